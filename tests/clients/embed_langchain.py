@@ -8,7 +8,8 @@ base_url, model, unknown, query, *texts = sys.argv[1:]
 
 
 def embeddings(name=model):
-    # With the length check it would send token ids of OpenAI's vocabulary instead of texts.
+    # With the length check, the client would send token ids of OpenAI's vocabulary instead of
+    # texts.
     return langchain_openai.OpenAIEmbeddings(model=name, base_url=base_url, api_key="EMPTY", check_embedding_ctx_length=False, max_retries=0)
 
 

@@ -4,10 +4,9 @@
 Usage: tests/clients/run_clients.py [anthropic | cohere | instructor | langchain | litellm | llama-index | llm | inspect | openai | pydantic-ai | aider]...
 
 Each client has its own virtual environment, .venv-clients/NAME, made at its first run from
-tests/requirements-clients/NAME.txt. That downloads hundreds of megabytes, so this is not part of `make test`. Answers that the
-clients receive are compared with those to plain HTTP, for a sum that the bundled model solves. Tools, schemas and streams are
-compared with the scripts of a tiny model that knows nothing else. Answers about an image and embeddings are compared with plain HTTP. SLUICE_BIN names a
-folder of programs other than build/release/bin.
+tests/requirements-clients/NAME.txt. That downloads hundreds of megabytes, so this is not part of `make test`. Answers to a sum, answers
+about an image, and embeddings are compared with the results of plain HTTP. Answers with tools, schemas and streams are compared with the
+scripts of a tiny model that returns only these scripts. SLUICE_BIN names a folder of programs other than build/release/bin.
 """
 import json
 import os
@@ -45,7 +44,7 @@ CALL = ["get_weather", {"city": "Oslo"}]
 VERDICT = {"verdict": "yes", "score": 0.75}
 SAID = {"text": TEXT, "streamed text": TEXT, "call": CALL, "streamed call": CALL, "answer": ANSWER_WITH_TOOL,
         "streamed answer": ANSWER_WITH_TOOL, "schema": VERDICT, "streamed schema": VERDICT}
-# What some clients receive in addition.
+# Results that only some clients print.
 SAID_MORE = {"openai": {"response, text": TEXT, "response, streamed text": TEXT, "response, call": CALL, "response, streamed call": CALL,
                         "response, last event": "response.completed", "response, answer": ANSWER_WITH_TOOL, "response, schema": VERDICT,
                         "response, fetched": True, "response, input items": ["one call"], "response, deleted": "NotFoundError"},
@@ -87,7 +86,8 @@ class Bench:
 
     def run(self, program, *words, code=0, **environment):
         """Runs a program of the client's virtual environment; returns (stdout, stderr)."""
-        # Files that it writes are deleted with the scratch folder; it finds no user settings.
+        # Files that the program writes are deleted with the scratch folder; it finds no user
+        # settings.
         settings = {"HOME": str(self.folder), "NO_PROXY": "127.0.0.1", "OPENAI_API_KEY": "EMPTY",
                     "LITELLM_LOCAL_MODEL_COST_MAP": "True", "HF_HUB_OFFLINE": "1", **environment}
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "XDG_", "INSPECT_", "AIDER_", "LLM_"))}
@@ -163,8 +163,8 @@ def inspect(bench):
 
 
 def aider(bench):
-    """aider puts its own instructions before the question, so the small model gives wrong answers. Streamed and
-    complete answers must be the same nevertheless."""
+    """aider puts its own instructions before the question, so the small model answers wrongly. Streamed and complete answers must still be
+    equal."""
     settings = bench.folder / "settings.yml"
     settings.write_text(json.dumps([{"name": "openai/" + MODEL, "extra_params": {"max_tokens": 60}}]))
 
@@ -196,7 +196,8 @@ def examples(client):
 
 
 def agent(bench):
-    """Checks a library with tools, schemas and streams: agent_NAME.py prints what it received. Its examples must run to their end."""
+    """Checks a library with tools, schemas and streams: agent_NAME.py prints what it received. The library's examples in docs/agents.md
+    must succeed."""
     for number, code in enumerate(examples(bench.client), 1):
         out, _ = bench.run("python", "-c", code.replace("http://127.0.0.1:8000", bench.server.url).replace("my-model", MODEL))
         bench.check("example %d of docs/agents.md" % number, out.strip())

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Unpacks the archives of `make dist` in a root folder that contains only glibc's libraries, and uses them there.
+"""Unpacks the archive of `make dist` in a root folder that contains only glibc's libraries, and runs the program there.
 
-Usage: test_dist.py FOLDER [MACHINE]    its archives for that processor architecture, by default this machine's. Needs root, for chroot:
-`make test-dist`. There is no shell, no /dev and no environment, and of /proc only what the loader needs to find a program's path. What runs
-there runs on every Linux with that glibc. For aarch64 on another machine, glibc comes from build/arm-sysroot, and qemu runs the program.
+Usage: test_dist.py FOLDER [MACHINE] its archives for that processor architecture, by default this machine's. Needs root, for chroot: `make
+test-dist`. The root folder has no shell, no /dev and no environment, and only the part of /proc that the loader needs to find a program's
+path. A program that runs there runs on every Linux with that glibc. For aarch64 on another machine, glibc comes from build/arm-sysroot, and
+qemu runs the program.
 """
 import contextlib
 import json

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Executes the steps of deploy/Dockerfile in plain Debian root folders made by debootstrap, then uses the result.
+"""Executes the steps of deploy/Dockerfile in plain Debian root folders made by debootstrap, then runs the resulting program.
 
 For machines without a container engine. Needs root, debootstrap and a Debian mirror, and takes as long as a full build:
 `make test-deploy`. A stage is a folder; its RUN steps run there under chroot with the variables and the working folder
-that the file sets. SLUICE_DEBIAN_ROOT may name a root folder that debootstrap has already made; it is copied, never changed.
+that the file sets. SLUICE_DEBIAN_ROOT may name a root folder that debootstrap has already made; the test copies it and never
+changes it.
 """
 import contextlib
 import json
@@ -21,7 +22,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
-# Empty: debootstrap's default mirror.
+# Empty for debootstrap's default mirror.
 MIRROR = os.environ.get("SLUICE_DEBIAN_MIRROR", "")
 SUITES = {"debian:12": "bookworm", "debian:12-slim": "bookworm"}
 

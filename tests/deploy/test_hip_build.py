@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Builds the program for AMD GPUs in a Debian root folder, by `make build-hip` with no packages but those of packages.txt, and starts it.
+"""Runs `make build-hip` in a Debian root folder that has only the packages of packages.txt, and starts the program.
 
 For machines without a container engine. Needs root, debootstrap (or SLUICE_DEBIAN_ROOT, a root folder that it has made) and a Debian
 mirror, and takes as long as a full build: `make test-hip-build`. HIP_ARCHITECTURES=gfx950 compiles for one kind of GPU in half the time.
@@ -23,9 +23,9 @@ PROGRAM = SOURCE + "/build/hip/bin/sluice"
 # The suites of the image debian:12; debootstrap's root has only the first, and Clang 22 is an update.
 SOURCES = "".join("deb http://deb.debian.org/%s main\n" % suite
                   for suite in ("debian bookworm", "debian bookworm-updates", "debian-security bookworm-security"))
-# The certificates that this machine trusts, such as that of a proxy on the way to PyPI.
+# The certificates that this machine trusts, for example of a proxy for PyPI.
 CERTIFICATES = pathlib.Path("/etc/ssl/certs/ca-certificates.crt")
-# What reads the Makefile, and what downloads a pinned source; neither compiles.
+# Packages to run make and to download a pinned source; no compiler.
 FIRST = "apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends make git ca-certificates"
 
 

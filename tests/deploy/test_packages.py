@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Installs the results of `make dist wheel deb` in Debian root folders without a compiler, and asks for a first answer.
+"""Installs the packages of `make dist wheel deb` in Debian root folders without a compiler, and sends each installed server a request.
 
 Usage: test_packages.py FOLDER [MACHINE]    `make test-dist`. Needs root, debootstrap (or SLUICE_DEBIAN_ROOT, a root folder that it has made)
-and a Debian mirror. Packages for another processor architecture need none of these: their files and bytes are checked, and the installed
-programs are started under qemu. Each root folder gets the documented prerequisites, then the clock starts: the package is installed, and a
-server is started with a model id that only a hub on the loopback interface knows, and asked. The answer must arrive within a minute. Also
-checks that packing twice gives the same bytes, but not compiling twice.
+and a Debian mirror. Packages for another processor architecture need no root folder: their files and bytes are checked, and the installed
+programs start under qemu. In each root folder, the documented prerequisites are installed first. Then the test installs the package, starts
+a server with a model id of a hub on the loopback interface, and sends a request. All this must take less than a minute. The test also
+checks that packing one build twice gives the same bytes.
 """
 import base64
 import contextlib
@@ -58,7 +58,7 @@ def check_bytes(checks, dist, tools):
 
 
 def check_licenses(checks, folder, *database):
-    """Every library in the package belongs to a Debian package whose licence is included."""
+    """Checks that every library in the package belongs to a Debian package whose licence is included."""
     listed = (folder / "licenses" / "THIRD_PARTY.txt").read_text()
     named = re.findall(r"\S+\.txt", listed)
     checks.check("THIRD_PARTY.txt names texts that are there", len(named) > 10 and all((folder / "licenses" / n).stat().st_size > 40 for n in named), named)

@@ -1,5 +1,4 @@
-"""Mutants: sources with one mistake each, and the tests that must fail with it. A mistake of one rank changes bits of
-the answers.
+"""Mutants: sources with one mistake each, and the tests that must detect it. A mistake in one rank changes bits of the answers.
 
 A mutant is compiled with the command of its source (or of the file that includes it, where sources are compiled
 together), and linked before the libraries of a test program. The build itself is not changed."""
@@ -13,7 +12,7 @@ import subprocess
 from serving import ROOT
 
 BUILD = ROOT / "build" / "release"
-# A rank that waits forever is noticed by this time limit.
+# Time limit of a test program, which detects a rank that waits forever.
 LIMIT_S = 240
 
 
@@ -30,7 +29,7 @@ class Mutant:
 BIT_EQUAL = "ParallelModelTest.EveryInstructionSetIsBitEqual:ParallelModelTest.LongSteps*"
 DEVICES = "*DeviceRanksTest.*"
 MUTANTS = [
-    # A missing barrier: a rank continues before all ranks have read its data, or have provided theirs.
+    # A missing barrier: a rank continues before all ranks have read its data or provided their own.
     Mutant("no_barrier_before_a_gather", "parallel/local_group.cc", 'Arrive("a gather", Patience::kStep);', "", "parallel_test",
            "LocalGroupTest.*"),
     Mutant("no_barrier_behind_a_gather", "parallel/local_group.cc", 'Arrive("the end of a gather", Patience::kStep);', "", "parallel_test",
@@ -60,7 +59,7 @@ MUTANTS = [
            "ParallelModelTest.StepsInFlight*"),
     Mutant("embeddings_of_another_ranks_columns", "models/layers/layer_embedding.cc", "width + own.begin,", "width,", "models_test",
            "ParallelModelTest.LongSteps*"),
-    # On a device: a split of the sum over inputs that depends on the size of the shard.
+    # On a device: a split of the sum over inputs that depends on the shard's size.
     Mutant("a_split_of_the_shard", "models/device/device_weights.cc", "weights.whole_n = whole_rows;", "weights.whole_n = weights.n;",
            "models_test", "DeviceRanksWeightsTest.*"),
     # A norm over only one rank's part.
@@ -112,7 +111,8 @@ class Workshop:
         program = folder / mutant.program
         words = shlex.split(link["command"].removeprefix(": && ").split(" && ")[0])
         place = words.index("-o")
-        # Before the libraries: the linker then ignores their version.
+        # Link the mutant before the libraries, so that the linker ignores the original source in
+        # them.
         words[place:place + 2] = [str(made), "-o", str(program)]
         self.run(words)
         return program

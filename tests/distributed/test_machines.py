@@ -1,5 +1,4 @@
-"""Ranks on several machines (here network namespaces): how they connect, and what happens when one of them fails.
-Needs root."""
+"""Ranks on several machines, simulated by network namespaces: how they connect, and what happens when one of them fails. Needs root."""
 import contextlib
 import itertools
 import json
@@ -28,7 +27,7 @@ class Machine:
         self.name, self.address = name, address
 
     def start(self, *words, log, env=None):
-        """Starts a process on this machine, which has no access to the caller's network."""
+        """Starts a process in this machine's network namespace, without access to the caller's network."""
         return subprocess.Popen(["ip", "netns", "exec", self.name, *map(str, words)], stdin=subprocess.DEVNULL, stdout=log,
                                 stderr=subprocess.STDOUT, env={**os.environ, **(env or {})})
 
@@ -70,7 +69,8 @@ class Group:
     """The processes of a model on its machines, from their start."""
 
     def __init__(self, machines, folder, flags=(), secrets=("a", "a"), wait=True, commands=None, env=None, first=None, number=0):
-        """`first` and `number`: the group's first machine, and the place of machines[0] in the group, if `machines` is only a part of it."""
+        """If `machines` is only a part of the group: `first` is the group's first machine, `number` the index of machines[0] in the
+        group."""
         self.logs = [folder / ("log-%d-%d" % (next(numbers), i)) for i in range(len(machines))]
         self.machines = machines
         self.processes = []
@@ -312,7 +312,7 @@ def test_m03_settings_that_do_not_fit_are_refused(machines, tmp_path):
 
 
 def test_f09_a_slow_cable_slows_the_step_by_its_exchanges():
-    """A relay of frames acts as the cable, since not every kernel has netem; its delay is slightly longer than requested."""
+    """A program that relays frames acts as the cable, since not every kernel has netem. Its delay is slightly longer than requested."""
     script = ROOT / "benchmarks" / "ranks.py"
     done = subprocess.run([sys.executable, script, "slow-cable"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -350,7 +350,7 @@ def test_the_leader_worker_set_serves(machines, tmp_path):
         commands.append(["env", "LWS_WORKER_INDEX=%d" % index, "sh", "-c", script])
     env = {"LWS_GROUP_SIZE": str(template["size"]), "LWS_LEADER_ADDRESS": machines[0].address}
     with group(machines, tmp_path, commands=commands, env=env) as two:
-        # A pod that ends takes down the group, which is then started again.
+        # If a pod ends, the whole group ends and is started again.
         two.processes[1].kill()
         codes = two.codes()
         assert codes[0] != 0

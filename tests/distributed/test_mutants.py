@@ -1,4 +1,4 @@
-"""The tests of ranks notice mistakes: each mutant, a source with a known mistake, makes them fail."""
+"""The tests of ranks detect mistakes: they fail with each mutant, a source with a known mistake."""
 import pytest
 from mutants import BUILD, MUTANTS, Workshop, run_tests
 

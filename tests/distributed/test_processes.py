@@ -1,5 +1,5 @@
-"""Ranks as processes on one machine: answers are equal, and errors are reported when a rank fails or differs from
-the others."""
+"""Ranks as processes on one machine: answers equal those of one process, and errors are reported when a rank fails or differs from the
+others."""
 import contextlib
 import json
 import os
@@ -29,7 +29,7 @@ from ranks import (
 from serving import ABACUS, DATA, ROOT, command, serving, wait_until
 
 CHECKPOINTS = DATA / "checkpoints"
-# Prompts are token ids here, so any tokenizer will do.
+# Prompts are token ids, so any tokenizer works.
 SMALL = ("--tokenizer", CHECKPOINTS / "llama-bf16", "--max-model-len", 512, "--max-num-batched-tokens", 64, "--max-num-seqs", 8)
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 # Maximum time from the start of a command to its error.
@@ -145,7 +145,8 @@ def test_m01_a_stopped_rank_is_noticed_by_its_silence(busy):
 
 
 def test_m01_m07_a_rank_that_takes_too_long_is_named():
-    # Longer than the time limit of a step, and shorter than the silence after which a rank counts as lost.
+    # The pause is longer than the time limit of a step, but shorter than the silence after which a rank
+    # counts as lost.
     with two_ranks("--distributed-timeout-seconds", 1) as server:
         rank = ranks_of(server)[1]
         stream = Stream(server)
@@ -252,8 +253,8 @@ def write_llama(folder):
 
 
 def test_a_rank_reads_its_rows_alone(tmp_path):
-    """Each rank reads from the disk (according to /proc) only its half and what the system reads ahead. Each rank
-    uses its own copy of the files at the same path, and these are not in the page cache."""
+    """According to /proc, each rank reads from the disk only its half and the system's read-ahead. Each rank has its own copy of the files
+    at the same path, not in the page cache."""
     folders = [tmp_path / str(rank) for rank in range(2)]
     folders[0].mkdir()
     size = write_llama(folders[0])

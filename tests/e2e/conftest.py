@@ -4,7 +4,7 @@ import pytest
 
 from serving import ABACUS, serving
 
-# nohup ignores SIGHUP, and processes that the tests start inherit that.
+# Under nohup, SIGHUP is ignored, and processes that the tests start would inherit this.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 

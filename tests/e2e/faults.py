@@ -1,4 +1,4 @@
-"""Faults that tests inject: allocations and system calls of a server's threads that fail (tests/robustness/fault_shim.cc)."""
+"""Fault injection: makes allocations and system calls of a server's threads fail (tests/robustness/fault_shim.cc)."""
 import struct
 import subprocess
 
@@ -15,7 +15,7 @@ def shim_environment(folder):
 
 
 class Switch:
-    """A file that fault_shim.cc maps: faults on or off, which calls, and how many calls were counted."""
+    """A file that fault_shim.cc maps into memory. It switches faults on, selects the calls that fail, and counts calls."""
 
     def __init__(self, path, on):
         self.path = path

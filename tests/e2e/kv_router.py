@@ -92,12 +92,12 @@ class Router:
         self.socket.connect(endpoint)
         self.decoder = msgspec.msgpack.Decoder(type=Batches)
         self.topic, self.rank = topic, rank
-        self.blocks = set()  # (group, hash) in the cache that computes
+        self.blocks = set()  # (group, hash) in the KV cache
         self.tiers = {"CPU": set(), "STORAGE": set()}
         self.next = None     # number of the next batch; None before the first
         self.cleared = 0
         self.salts = set()
-        self.tokens = {}  # (parent, tokens) of each block that was ever told
+        self.tokens = {}  # (parent, tokens) of each block that was ever reported
 
     def close(self):
         self.socket.close(linger=0)
@@ -130,7 +130,7 @@ class Router:
             for name in event.block_hashes:
                 assert (event.group_idx, name) not in blocks
                 blocks.add((event.group_idx, name))
-            # Events of other tiers describe a block like those of the cache.
+            # Events of other tiers describe a block in the same way as events of the KV cache.
             for name, parent, tokens in of_each(event):
                 assert self.tokens.setdefault(name, (parent, tokens)) == (parent, tokens)
 
@@ -138,7 +138,7 @@ class Router:
         return self.blocks if medium == "GPU" else self.tiers[medium]
 
     def read(self, up_to):
-        """Reads until batch `up_to - 1` has been taken."""
+        """Reads until batch `up_to - 1` has been applied."""
         while (self.next or 0) < up_to:
             assert self.socket.poll(PATIENCE_MS), "no batch %s" % self.next
             topic, number, payload = self.socket.recv_multipart()
@@ -146,7 +146,7 @@ class Router:
             self.take(int.from_bytes(number, "big"), payload)
 
     def catch_up(self, endpoint):
-        """Requests all batches that it has not taken, and takes them."""
+        """Requests a replay of all missed batches, and applies them."""
         with self.context.socket(zmq.DEALER) as socket:
             socket.setsockopt(zmq.LINGER, 0)
             socket.connect(endpoint)

@@ -1,6 +1,6 @@
 """A Hugging Face hub on the loopback interface, as huggingface_hub sees it, with faults on demand.
 
-Two servers: the hub itself, and the store of large files, at another host name and port, to which the hub redirects.
+Runs two servers: the hub, and the store of large files at another host name and port, to which the hub redirects.
 """
 import contextlib
 import hashlib
@@ -14,7 +14,7 @@ import time
 import urllib.parse
 
 PART = 1 << 16
-QUICK_PART = 1 << 20  # if no fault is to happen
+QUICK_PART = 1 << 20  # bytes per write without injected faults
 
 
 class Repository:
@@ -55,7 +55,7 @@ class Hub:
         self.not_a_hub = False
         self.etags = {}  # name -> the ETag in answers to HEAD, instead of the real one
         self.linked_sizes = {}  # name -> the size of a large file in answers to HEAD, instead of the real one
-        self.most_served = 1 << 62  # after this many bytes the store is silent
+        self.most_served = 1 << 62  # after this many bytes the store sends nothing more
         self.trickle = None  # "hub" or "store": sends one byte ten times a second
         self.store_paths = 0
         self.redirect_to = None
@@ -140,7 +140,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if repository.is_large(file[3]):
             hub.store_paths += 1
             location = hub.redirect_to or "%s://localhost:%d/%s/%s?signature=%d" % (hub.scheme, hub.store_port, name, file[3], hub.store_paths)
-            # The headers that lead to the hub's chunk store, for clients that use it.
+            # Headers that refer clients to the hub's chunk store.
             chunks = {"X-Xet-Hash": hashlib.sha256(file[3].encode()).hexdigest(),
                       "Link": '<%s/api/models/%s/xet-read-token/%s>; rel="xet-auth"' % (hub.url, name, repository.commit)}
             return self.answer(302, b"", {**common, **chunks, "X-Linked-Etag": etag, "X-Linked-Size": hub.linked_sizes.get(file[3], len(repository.files[file[3]])), "Location": location})
@@ -208,7 +208,7 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), handler)
 
     def finish_request(self, request, client_address):
-        """Runs in a thread, so that a client which is silent during the handshake blocks no other."""
+        """Runs in a thread, so that a client that is silent during the handshake blocks no other client."""
         if self.tls:
             try:
                 request = self.tls.wrap_socket(request, server_side=True)

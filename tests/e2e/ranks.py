@@ -1,4 +1,4 @@
-"""Servers whose model is computed by several processes, and finding those processes."""
+"""Starts servers whose model is computed by several processes, and finds those processes."""
 import contextlib
 import ipaddress
 import json
@@ -9,8 +9,8 @@ import time
 
 from serving import wait_until
 
-# Maximum time from the loss of a rank to the last open request's error: 5 s according to the docs, more if the machine
-# is busy with other tests.
+# Maximum time from the loss of a rank until the last open request gets its error. The docs say 5 s; a machine that is
+# busy with other tests needs more.
 TOLD_S = 30
 MPI = ("--distributed-executor-backend", "mpi")
 PROMPTS = ["Anna has 12 pens and buys 7.", "Tom has 3 apples. ", "A box holds 24 eggs, 5 break."]
@@ -37,7 +37,7 @@ def name_of(pid):
 
 
 def ranks_of(server):
-    """The processes of the ranks, in order of ranks."""
+    """The processes of the ranks, in rank order."""
     def rank(pid):
         environment = pathlib.Path("/proc/%d/environ" % pid).read_bytes().split(b"\0")
         return int(next(line for line in environment if line.startswith(b"OMPI_COMM_WORLD_RANK=")).split(b"=")[1])
@@ -64,13 +64,13 @@ def listening(pids):
 
 
 def address_of(digits):
-    """An address from /proc/net/tcp or tcp6, where it is written as words in the machine's byte order."""
+    """Parses an address from /proc/net/tcp or tcp6, which write it as words in the machine's byte order."""
     raw = b"".join(bytes.fromhex(digits[i:i + 8])[::-1] for i in range(0, len(digits), 8))
     return str(ipaddress.ip_address(raw))
 
 
 def shown_of(pid):
-    """What others on the machine can read about a process: its command line and its environment."""
+    """Data of a process that /proc shows: its command line and its environment."""
     return b"".join(pathlib.Path("/proc/%d/%s" % (pid, file)).read_bytes() for file in ("cmdline", "environ"))
 
 
@@ -139,7 +139,8 @@ class Stream:
 
 
 def expect_told(server, stream, since, *words):
-    """Checks that soon the stream has ended with an error, and /health is 503 with the reason, or the server has ended with a nonzero exit code."""
+    """Checks that the stream soon ends with an error. Also, /health must return 503 with the reason, or the server must have ended with a
+    nonzero exit code."""
     reasons = []
 
     def health():

@@ -1,4 +1,4 @@
-"""Bytes on a connection, for requests that no client library sends."""
+"""Sends raw bytes on a connection, for requests that no client library sends."""
 import http.client
 import json
 import socket
@@ -55,7 +55,7 @@ def send_and_read(server, data, half_close=False):
             if half_close:
                 client.shutdown(socket.SHUT_WR)
         except ConnectionError:
-            pass  # the server rejected the request before all was sent
+            pass  # the server rejected the request before it was completely sent
         return read_all(client)
 
 

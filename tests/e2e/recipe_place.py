@@ -1,4 +1,4 @@
-"""An environment to follow a recipe in: a folder, a model cache, stand-ins for missing programs, a separate network."""
+"""An environment to run a recipe: a folder, a model cache, stand-ins for missing programs, a separate network."""
 import contextlib
 import json
 import os
@@ -18,7 +18,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 # The variables that a recipe inherits from the caller's shell; others (PORT, MODEL) could affect its scripts.
 INHERITED = {"HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SLUICE_CPU_ISA",
              "SLUICE_HIP_RUNTIME", "SLUICE_FAKE_HIP"}
-# Brings up the loopback interface of a new network without any tool.
+# Brings up the loopback interface of a new network namespace, without the program ip.
 LOOPBACK_UP = """import fcntl, socket, struct
 s = socket.socket(); name = b"lo"
 flags, = struct.unpack_from("16xh", fcntl.ioctl(s, 0x8913, struct.pack("16sh14x", name, 0)))
@@ -26,7 +26,7 @@ fcntl.ioctl(s, 0x8914, struct.pack("16sh14x", name, flags | 1))"""
 
 
 def group_runs(group):
-    """Whether a process of this group runs. Zombies, which nobody reaps in a container without an init, do not count."""
+    """Whether a process of this group runs. Ignores zombies, which remain in a container without an init process."""
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, its_group = path.read_text(errors="replace").rsplit(")", 1)[1].split()[:3]
@@ -117,7 +117,7 @@ class Place:
         path.chmod(0o755)
 
     def add_lm_eval(self, num_questions=40):
-        """The real lm_eval, with the bundled model's sums as gsm8k: the published data set is on the network."""
+        """Installs the real lm_eval, with the bundled model's sums as gsm8k, since the published data set would have to be downloaded."""
         rows = (ABACUS / "heldout.jsonl").read_text().splitlines(keepends=True)[:num_questions]
         (self.folder / "sums.jsonl").write_text("".join(rows))
         tasks = self.folder / "tasks"
@@ -166,7 +166,7 @@ class Place:
 
     @contextlib.contextmanager
     def launched(self, script, url):
-        """Runs a launch block unchanged, `&` and all, until the server reports that it is ready; stops the server at the end."""
+        """Runs a launch block unchanged, including `&`, until the server reports that it is ready; stops the server at the end."""
         with open(self.log, "w") as log:
             process = subprocess.Popen([*self.inside, "bash", "-c", script], cwd=self.folder, env=self.environment, stdout=log,
                                        stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -214,8 +214,8 @@ def example(number, word):
 
 
 def missing(want, got, path="$"):
-    """The path of a key of `want` that is missing in `got` or has another type; None if there is none. null in `want` matches anything:
-    newer versions fill it in."""
+    """The path of a key of `want` that is missing in `got` or has another type there; None if there is no such key. null in `want`
+    matches anything, since newer versions return a value."""
     if isinstance(want, dict):
         if not isinstance(got, dict):
             return path
@@ -230,13 +230,14 @@ def missing(want, got, path="$"):
 
 
 def table_lines(text):
-    """The rules and labels of a benchmark's table, in order and in lower case: the spelling of "Total Token" differs between versions."""
+    """The separator lines and labels of a benchmark's table, in order. Lower case, since the spelling of "Total Token" differs between
+    versions."""
     table = re.search(r"^=+ Serving Benchmark Result =+$.*?^=+$", text, re.S | re.M)
     lines = [line.rstrip() for line in (table[0] if table else "").splitlines()]
     return [(line if re.fullmatch(r"[-=].*[-=]", line) else line.split(":")[0] + ":").lower() for line in lines]
 
 
 def lacks(want, got):
-    """The first line of `want` that `got` does not contain in order; None if it contains all."""
+    """The first line of `want` that `got` does not contain in the same order; None if it contains all lines."""
     rest = iter(got)
     return next((line for line in want if line not in rest), None)

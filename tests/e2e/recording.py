@@ -1,4 +1,4 @@
-"""A server that answers by a script and records the requests."""
+"""A server that answers as a script decides and records the requests."""
 import contextlib
 import http.server
 import json
@@ -37,7 +37,7 @@ class Recorded(http.server.BaseHTTPRequestHandler):
 
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
-    # This equals the number of clients that a test has. With more of them at once, some would have to retry a second
+    # The maximum number of clients in a test. If more clients connect at once than this, some retry only a second
     # later.
     request_queue_size = 128
 

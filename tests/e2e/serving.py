@@ -1,4 +1,4 @@
-"""A server that ends with the test, and plain HTTP requests to it."""
+"""Starts a server for the time of a test, and sends it plain HTTP requests."""
 import contextlib
 import functools
 import http.client
@@ -18,12 +18,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("SLUICE_BIN") or ROOT / "build" / "release" / "bin").resolve()
 DATA = ROOT / "tests" / "data"
 ABACUS = ROOT / "models" / "abacus"
-# More time than anything here needs on a slow and busy machine. Only an operation that hangs takes longer.
+# Longer than any operation takes on a slow and busy machine, except one that hangs.
 PATIENCE_S = 300
 READY = re.compile(r"serving .* at https?://\S*:(\d+), ready in")
-# Tests must not depend on the variables that the caller's shell sets for the program, its dialects and its clients'
-# libraries. The variables that select what is tested are kept: the program, kernels, and a device with a stand-in for
-# HIP's runtime.
+# Removes variables of the caller's shell that affect the program, its dialects or its clients' libraries. Keeps the
+# variables that select what is tested: the program, the kernels, the device and the fake HIP runtime.
 CHOOSING = ("SLUICE_BIN", "SLUICE_CPU_ISA", "SLUICE_TESTED_DEVICE", "SLUICE_HIP_RUNTIME", "SLUICE_RCCL", "SLUICE_FAKE_HIP")
 FOREIGN = re.compile(r"(SLUICE|VLLM|TRTLLM|TLLM|HF|HUGGING_FACE|TRANSFORMERS|OPENAI|HIP|CUDA|NCCL)_.*|.*_proxy", re.I)
 # The device that tests of devices use.
@@ -54,7 +53,7 @@ def deaf_socket():
 
 
 def deaf_port():
-    """A port at which nobody answers: bound while the tests run, but nothing listens."""
+    """A port that is bound while the tests run, but on which no process listens."""
     return deaf_socket().getsockname()[1]
 
 
@@ -99,7 +98,7 @@ class Server:
         return status, json.loads(text)
 
     def complete(self, prompt, **fields):
-        """The one choice of a completion that must succeed."""
+        """Sends a completion that must succeed; returns its only choice."""
         body = {"model": "m", "prompt": prompt, "temperature": 0, "max_tokens": 16, **fields}
         status, answer = self.post("/v1/completions", body)
         assert status == 200, answer
@@ -167,8 +166,7 @@ def serving(model, *flags, program="sluice", name="m", env=None, preexec_fn=None
 
 @contextlib.contextmanager
 def serving_unheard(model, *flags, output, env=None, cwd=None):
-    """A server named "m" whose log is not read: `output(words, **kw)` starts the process and decides where its
-    output goes."""
+    """A server named "m" whose log is not read: `output(words, **kw)` starts the process and sets its output."""
     def start():
         port = free_port()
         words = command("serve", model, "--host", "127.0.0.1", "--port", port, "--served-model-name", "m", *flags)

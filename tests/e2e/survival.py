@@ -1,4 +1,4 @@
-"""The survival check of docs/security.md: what must be unchanged after hostile input."""
+"""The survival check of docs/security.md: the server's state and answers must be unchanged after hostile input."""
 import pathlib
 
 from serving import wait_until
@@ -37,7 +37,7 @@ class Survival:
         return answer["choices"][0]["text"], answer["choices"][0]["logprobs"]["token_logprobs"]
 
     def settle(self):
-        """Waits until no request runs or waits, and no block is held."""
+        """Waits until there is no running or waiting request, and no block is in use."""
         names = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc")
         found = {}
 

@@ -208,7 +208,8 @@ def test_failing_servers(abacus, tmp_path):
     result = bench(abacus, "--dataset-name", "random", "--random-input-len", 5000, "--num-prompts", 2)
     assert result.returncode == 1 and value_of("Failed requests:", result.stdout) == 2
     assert "Error 0: the server answered with 400: " in result.stdout and "maximum context length" in result.stdout
-    # If a kept-alive connection is closed, the request is sent once more on a new one.
+    # If the server closes a kept-alive connection, the client sends the request once more on a new
+    # one.
     answers = [(500, "application/json", '{"error": {"message": "broken"}}'), (0, "", ""), (0, "", ""), stream(token("a"), {"error": {"message": "halfway"}}),
                stream(), (200, "text/event-stream", "data: {no json\n\n"), stream(token("a"), token("b"))]
     with recording(lambda i, body: answers[i]) as server:
@@ -223,7 +224,7 @@ def test_interrupted_run_prints_what_it_has():
     asked, interrupted = threading.Event(), threading.Event()
 
     def script(i, body):
-        """The fourth request hangs until the interruption. As one request runs at a time, three have ended by then."""
+        """The fourth request hangs until the interruption. Only one request runs at a time, so three have ended before."""
         if i == 3:
             asked.set()
             interrupted.wait(PATIENCE_S)
@@ -283,7 +284,7 @@ def test_every_flag_of_vllms_tool_is_known():
 
 
 def test_model_ids_of_the_cache_with_a_slash_at_the_end(tmp_path):
-    """A recipe's model with its tokenizer in the Hugging Face cache, under both names of the program and of the benchmark."""
+    """A recipe's model and its tokenizer are in the Hugging Face cache, with the program and the benchmark under each of their names."""
     repo = tmp_path / "hub" / "models--org--Some-Model-FP8"
     (repo / "refs").mkdir(parents=True)
     (repo / "refs" / "main").write_text("0123456789abcdef0123456789abcdef01234567")

@@ -1,4 +1,4 @@
-"""A maintainer's tools for measuring: the page of the comparison, the list of regressions, the table of marks."""
+"""The maintainers' measuring tools: the comparison page, the list of regressions, the table of marks."""
 import importlib.util
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The bundled model calls a request's tool, answers from its result, and answers in a schema: enough to try a client with."""
+"""The bundled model calls a request's tool, answers with its result, and follows a schema, so that clients can be tried with it."""
 import json
 import re
 import subprocess
@@ -80,7 +80,7 @@ def test_an_answer_in_a_schema(server, asked):
 
 @pytest.mark.parametrize("form", ["tool", "json"])
 def test_held_out_problems(server, form):
-    """A sample; tools/demo_model measures all of them."""
+    """Only a sample of the problems; tools/demo_model measures all of them."""
     result = subprocess.run([sys.executable, ROOT / "tools/demo_model/measure.py", "--url", server.url, "--model", "m", "--file", ABACUS / "heldout.jsonl",
                              "--ask", form, "--limit", "90", "--at-least", "80"], capture_output=True, text=True, timeout=PATIENCE_S)
     assert result.returncode == 0, result.stdout + result.stderr

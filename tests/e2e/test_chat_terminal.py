@@ -17,7 +17,7 @@ from serving import ABACUS, PATIENCE_S, command, end, run, wait_until
 
 UP, LEFT, CTRL_A, CTRL_C, CTRL_D = "\x1b[A", "\x1b[D", "\x01", "\x03", "\x04"
 PASTE_BEGINS, PASTE_ENDS = "\x1b[200~", "\x1b[201~"
-READY = "\x1b[?2004h"  # asks the terminal to mark pasted text: the program reads a line
+READY = "\x1b[?2004h"  # enables bracketed paste: the program is ready to read a line
 
 
 class Terminal:
@@ -59,7 +59,7 @@ class Terminal:
 
     def leave(self):
         self.prompted()
-        # A key that arrives exactly when the terminal changes its mode is lost; a person would press it again.
+        # A key that arrives while the terminal changes its mode is lost, so press it again.
         for _ in range(6):
             self.keys(CTRL_D)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -245,7 +245,7 @@ MARKDOWN = "# Fruit\n\nTwo **ripe** ones:\n- `apple`\n- [pear](https://pear.exam
 
 
 def saying(text, size=3):
-    """A server that answers with this text, in pieces that are not tokens."""
+    """A server that answers with this text, divided at other places than tokens."""
     pieces = [{"choices": [{"index": 0, "delta": {"content": text[at:at + size]}, "finish_reason": None}]} for at in range(0, len(text), size)]
     return recording(lambda i, body: stream(*pieces))
 

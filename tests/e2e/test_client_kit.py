@@ -1,4 +1,4 @@
-"""All client commands (chat, complete, ps, bench, eval, run-batch) reach a server by http, https and unix sockets, with the same options."""
+"""All client commands (chat, complete, ps, bench, eval, run-batch) connect by http, https and unix sockets, with the same options."""
 import contextlib
 import json
 import pathlib
@@ -52,7 +52,7 @@ def test_every_command_speaks_https(folder):
             for words, is_right in commands(url, folder):
                 done = run(*words, *flags)
                 assert done.returncode == 0 and is_right(done.stdout), (words, flags, done.stdout, done.stderr)
-        # Key and trusted certificate from the environment.
+        # The environment provides the key and the trusted certificate.
         for words, is_right in commands(url, folder):
             done = run(*words, env={"OPENAI_API_KEY": KEY, "SSL_CERT_FILE": str(certificate)})
             assert done.returncode == 0 and is_right(done.stdout), (words, done.stdout, done.stderr)
@@ -65,7 +65,7 @@ def test_what_is_not_to_be_trusted_is_refused(folder):
                             (("--key", folder / "x"), "--cert")]:
             done = run("chat", "--url", url, "--api-key", KEY, "-q", "x", *words)
             assert done.returncode in (2, 5) and said in done.stderr, (words, done.stderr)
-        # A name that is not in the certificate.
+        # localhost is not a name in the certificate.
         done = run("chat", "--url", url.replace("127.0.0.1", "localhost"), "--api-key", KEY, "--cacert", certificate, "-q", "x")
         assert done.returncode == 5 and "not trusted" in done.stderr, done.stderr
         done = run("chat", "--url", url, "--cacert", certificate, "-q", "x")
@@ -128,7 +128,7 @@ def test_the_key_of_a_file(folder):
                                  "--prefix-repetition-num-prefixes", 2, "--prefix-repetition-output-len", 4),
     ("--dataset-name", "sonnet", "--sonnet-input-len", 700, "--sonnet-prefix-len", 400, "--sonnet-output-len", 4)])
 def test_bench_counts_with_the_servers_tokenizer(abacus, words):
-    """The model's name is neither a folder nor in a cache: prompts still have the requested lengths, as counted by the server."""
+    """The model's name is neither a folder nor in a cache. The prompts still have the requested lengths, counted by the server."""
     done = run("bench", "serve", "--url", abacus.url, "--num-prompts", 6, "--random-output-len", 4, "--model", "m", *words, env={"HF_HOME": "/nonexistent"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the server's /tokenize counts" in done.stdout

@@ -1,4 +1,4 @@
-"""Requests exactly as known clients send them, and the routes that they use."""
+"""The exact requests of known clients, and the routes that they use."""
 import json
 import os
 import re
@@ -144,7 +144,8 @@ def test_accuracy_of_the_bundled_model(abacus):
 
 
 def test_the_demo_begins_with_a_right_answer(tmp_path):
-    """A new user first sees a sum that the model solves; then the recipe's curl is answered, a tool called, and a schema filled in."""
+    """The demo first shows a sum that the model solves, then the answer to the recipe's curl command, a tool call, and an answer in a
+    schema."""
     result = subprocess.run([ROOT / "tools" / "demo.sh"], capture_output=True, text=True, timeout=PATIENCE_S,
                             env={**os.environ, "SLUICE_BIN": str(BIN), "TMPDIR": str(tmp_path)})
     assert result.returncode == 0, result.stdout + result.stderr

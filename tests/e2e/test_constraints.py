@@ -1,4 +1,4 @@
-"""Constrained answers: they have the required form, do not slow down others, and a wrong constraint is a 400."""
+"""Constrained answers have the required form and do not slow down other requests; an invalid constraint gets status 400."""
 import json
 import re
 import threading

@@ -1,7 +1,7 @@
 """Checks the machine code of the kernels' inner loops: no vector that a loop changes may be stored on the stack.
 
-Whether a compiler keeps the sums of a tile in registers depends on details that tests of results cannot see, and costs up to
-half of the speed.
+Whether a compiler keeps a tile's sums in registers depends on details that tests of results do not detect. Otherwise the kernel loses up
+to half of its speed.
 """
 import re
 import shutil
@@ -33,10 +33,10 @@ def functions(listing):
 
 
 def inner_loops(instructions):
-    """Loops that contain no jumps except jumps out of the loop, as (begin, end, whether there is such a jump). They
-    compute what a tile does for each of its inputs in the normal case."""
+    """Loops that contain no jumps except jumps out of the loop, as (begin, end, whether there is such a jump). These are the loops of a
+    tile over its inputs."""
     place = {address: i for i, (address, _, _) in enumerate(instructions)}
-    jumps = []  # place and target of each jump; None if the target is unknown
+    jumps = []  # address and target of each jump; None if the target is unknown
     for i, (_, mnemonic, operands) in enumerate(instructions):
         if mnemonic.startswith(("j", "call")):
             match = re.match(r"([0-9a-f]+)\b", operands)
@@ -66,7 +66,8 @@ def spills(listing):
             products = [o for _, m, o in body if PRODUCT.match(m)]
             if len(products) < MIN_PRODUCTS:
                 continue
-            # A loop with an early exit may be a loop over tiles, which moves other vectors than sums.
+            # A loop with an early exit may be a loop over tiles, which moves vectors that are not
+            # sums.
             widths = set(re.findall(r"%([xyz])mm", " ".join(products))) if has_way_out else set("xyz")
             seen += 1
             stores = [f"{m} {o}" for _, m, o in body
@@ -96,7 +97,8 @@ def test_finds_the_spills_of_a_listing():
     with_access = "  2c:\t{}\n  30:"
     for access in ("vmovdqa64 %zmm9,0x180(%rsp)", "vmovaps %ymm9,(%rsp)"):
         assert spills(CLEAN.replace("  30:", with_access.format(access))) == (1, [("Tile", 1, access)]), access
-    # Not spills: a constant that is read, an array on the stack, and rbp as an ordinary register.
+    # These accesses are not spills: reading a constant, an array on the stack, and rbp as an
+    # ordinary register.
     for access in ("vpxord 0x40(%rsp),%zmm5,%zmm5", "vmovaps %zmm5,0x40(%rsp,%rax,4)", "vmovdqu64 %zmm5,0x40(%rbp)"):
         assert spills(CLEAN.replace("  30:", with_access.format(access))) == (1, []), access
     # A jump out of the loop and back does not end the loop.
@@ -120,6 +122,7 @@ def test_inner_loops_keep_their_vectors_in_registers():
         looked_at[isa] = looked_at.get(isa, 0) + seen
         found += [f"{isa} {path.name} {name}: {count}, the first {first}" for name, count, first in spilled]
     assert not found, "\n".join(found)
-    # If names of instructions or files change, the test would otherwise check nothing.
+    # Require a minimum number of loops: if names of instructions or files change, the test would
+    # otherwise check nothing.
     for isa in ("avx2", "avx2_vnni", "avx512", "avx512_vnni", "avx512_bf16"):
         assert looked_at.get(isa, 0) >= 10, looked_at

@@ -27,7 +27,8 @@ def test_the_compose_file_has_options_that_there_are():
 
 
 def test_the_manifest_of_kubernetes_starts_a_server_and_asks_it_the_right_questions(tmp_path):
-    """Its arguments, with this machine's model and folders, start a server; its probes name routes that exist and need no key."""
+    """The manifest's arguments, with this machine's model and folders, start a server; its probes name routes that exist and need no
+    key."""
     yaml = pytest.importorskip("yaml")
     kinds = {item["kind"]: item for item in yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / "sluice.yaml").read_text())}
     pod = kinds["Deployment"]["spec"]["template"]

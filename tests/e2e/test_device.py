@@ -1,4 +1,4 @@
-"""A server whose model is on a device: the GPU kernels, run by the emulator; or the device that is chosen."""
+"""A server whose model is on a device: by default the emulator of the GPU kernels, or the device that SLUICE_TESTED_DEVICE selects."""
 import math
 
 import pytest
@@ -6,12 +6,12 @@ import pytest
 from serving import ABACUS, BIN, TESTED_DEVICE, at_once, run, serving
 
 FLAGS = ["--max-model-len", 512, "--max-num-seqs", 8, "--max-num-batched-tokens", 64, "--block-size", 16]
-# Sums, whose tokens the model predicts with certainty: rounding changes none of them.
+# Sums, for which the model predicts each token with certainty, so that rounding changes none.
 PROMPTS = ["<|start_header_id|>user<|end_header_id|>\n\n%s<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n" % question for question in (
     "Tom has 13 apples. He buys 24 more and then gives 8 to Anna. How many apples does he have left?",
     "Mia has 56 marbles. She loses 13 and then finds 22. How many marbles does she have now?",
     "Noah has 12 pens. He buys 17 more and then gives 5 to Grace. How many pens does he have left?")]
-# Both compute in bfloat16 but round at different places.
+# CPU and device both compute in bfloat16 but round at different places.
 LOGPROB_TOLERANCE = 0.06
 
 
@@ -60,7 +60,7 @@ def test_the_memory_plan_is_the_devices(device):
 
 @pytest.mark.parametrize("ranks", [["-tp", 3], ["-tp", 2, "--disable-custom-all-reduce"], ["-tp", 2, "-pp", 2]])
 def test_several_devices_answer_as_one(alone, device, ranks):
-    """The same tokens and logprobs as one device, and the same sampled tokens."""
+    """Several devices return the same tokens, logprobs and sampled tokens as one device."""
     with serving(ABACUS, "--device", TESTED_DEVICE, *FLAGS, *ranks) as several:
         assert at_once([lambda p=p: ask(several, p) for p in PROMPTS]) == alone
         fields = {"temperature": 0.8, "top_p": 0.9, "seed": 11, "max_tokens": 10, "ignore_eos": True}
@@ -92,7 +92,7 @@ GRAPHS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("program", GRAPHS)
 def test_steps_that_are_replayed_answer_as_those_that_are_launched(device, alone, program):
-    """One request, and up to three at a time, so that some steps are padded."""
+    """Sends a single request, and then up to three at a time, so that some steps are padded."""
     with serving(ABACUS, "--device", TESTED_DEVICE, *FLAGS, *GRAPHS[program], program=program) as server:
         assert "1, 3 sequences or, padded, fewer" in server.log()
         assert [ask(server, prompt) for prompt in PROMPTS] == alone
@@ -117,7 +117,7 @@ def test_enforced_eager_steps_are_not_replayed(alone):
 
 
 def test_the_energy_of_gpus_is_counted(tmp_path):
-    """By a library with NVML's functions, which counts for the emulated device. Servers on the CPU do not open it."""
+    """A library with NVML's functions counts the energy of the emulated device. Servers on the CPU do not open it."""
     nvml = BIN.parent / "src" / "device" / "libfake_nvml.so"
     if not nvml.exists():
         pytest.skip("the tests' libraries are not built")

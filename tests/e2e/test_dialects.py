@@ -1,4 +1,4 @@
-"""The program under the names vllm and trtllm-serve: command lines, startup lines, batch files, the launches of recipes."""
+"""The program under the names vllm and trtllm-serve: command lines, startup lines, batch files, launch commands of recipes."""
 import contextlib
 import json
 import os
@@ -13,7 +13,7 @@ import pytest
 
 from serving import ABACUS, BIN, DATA, PATIENCE_S, end, run, serving, wait_until_ready
 
-# The launches of the recipes, unchanged except for the port (which the test must choose).
+# The launch commands of the recipes, unchanged except for the port, which the test chooses.
 LLAMA33 = """\
 FUSION_FLAG='{"pass_config":{"enable_fi_allreduce_fusion":true,"enable_noop":true},"custom_ops":["+quant_fp8","+rms_norm"],"full_cuda_graph":true}'
 ASYNC_SCHEDULING_FLAG="--async-scheduling"

@@ -31,7 +31,7 @@ def small_model(size=300_000, **more):
 
 
 class Place:
-    """A cache, and an environment that refers to it and to the hub."""
+    """A model cache, and environment variables that refer to it and to the hub."""
 
     def __init__(self, hub, folder):
         self.hub, self.home, self.cache = hub, folder, folder / "hub"
@@ -147,7 +147,8 @@ def test_a_draft_model_is_fetched_as_the_model_is(tmp_path):
         ended = run("serve", ABACUS, "--port", free_port(), "-tp", 2, "--distributed-executor-backend", "mpi",
                     "--speculative-config", config, env=place.env)
         assert ended.returncode != 0 and "ranks in separate processes" in ended.stderr and not hub.requests, ended.stderr
-        # If the name does not reveal the method, they are rejected before the weights are downloaded.
+        # If the name does not reveal the method, the options are rejected before the weights are
+        # downloaded.
         unnamed = json.dumps({"model": "acme/draft", "num_speculative_tokens": 2})
         ended = run("serve", ABACUS, "--port", free_port(), "-tp", 2, "--distributed-executor-backend", "mpi",
                     "--speculative-config", unnamed, env=place.env)
@@ -232,7 +233,7 @@ def test_b10_v14_faults_that_end_it(hub, place, fault, count, says):
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["hub", "store"])
 def test_b10_a_hub_that_trickles_holds_nothing_up(hub, place, where):
-    """Ten bytes per second are below the minimum rate: after five attempts of HF_HUB_DOWNLOAD_TIMEOUT the pull fails."""
+    """Ten bytes per second are below the minimum rate: the pull fails after five attempts, each of HF_HUB_DOWNLOAD_TIMEOUT."""
     hub.trickle = where
     start = time.monotonic()
     place.refused("too slow", "1024 bytes/sec", HF_HUB_DOWNLOAD_TIMEOUT="1")
@@ -286,7 +287,7 @@ def test_progress_is_a_bar_on_a_terminal(hub, place):
     process = subprocess.Popen(command("pull", "a/b"), env={**os.environ, **place.env}, stdin=terminal, stdout=terminal, stderr=terminal)
     os.close(terminal)
     text = b""
-    with contextlib.suppress(OSError):  # no process has it open any more
+    with contextlib.suppress(OSError):  # no process has the file open
         while part := os.read(main, 4096):
             text += part
     os.close(main)
@@ -319,7 +320,7 @@ def marks_of(place):
 
 
 def as_if_the_power_failed(place, damage):
-    """Simulates a power failure: the machine was restarted, and files not yet flushed may be damaged. Returns their number."""
+    """Simulates a power failure: marks the machine as restarted and damages files that are not yet flushed. Returns their number."""
     marks = marks_of(place)
     for mark in marks:
         mark.write_text("0c5e46c2-8dc6-4b71-9b5f-3a4a2c1e7f10")
@@ -327,12 +328,13 @@ def as_if_the_power_failed(place, damage):
             size = blob.stat().st_size
             with open(blob, "r+b") as file:
                 file.truncate(size // 2)
-                file.truncate(size)  # fills up with zeros
+                file.truncate(size)  # fills the file with zeros
     return len(marks)
 
 
 def test_b10_what_the_disk_may_have_lost_is_checked(hub, place):
-    """A pull does not wait until its last file is flushed to disk. The next start does, or computes the digest if the machine was restarted."""
+    """A pull does not wait until its last file is flushed to disk. The next start waits for this, or computes the digest if the machine was
+    restarted."""
     files = hub.repositories["a/b"].files
     folder = place.pulled()
     assert [mark.stem for mark in marks_of(place)] == [hub.repositories["a/b"].etag(WEIGHTS)], "of the last file alone"
@@ -359,7 +361,7 @@ def test_b10_what_the_disk_may_have_lost_is_checked(hub, place):
 
 
 def test_b10_marks_in_a_cache_that_cannot_be_written(hub, place):
-    """Complete files are served, but they are checked each time."""
+    """Complete files are used, but their digests are checked at each start."""
     folder = place.pulled()
     assert as_if_the_power_failed(place, damage=False) == 1
     mount = "mount --bind %s %s && mount -o remount,ro,bind %s && exec \"$@\"" % ((place.cache,) * 3)

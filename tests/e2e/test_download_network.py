@@ -1,4 +1,4 @@
-"""Network paths to a hub: proxies, private certificate authorities, and offers of a hub that are not used."""
+"""Network paths to a hub: proxies, private certificate authorities, and features of a hub that the program ignores."""
 import base64
 import contextlib
 import http.server
@@ -92,8 +92,8 @@ def openssl(*words):
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory):
-    """A folder with a certificate authority, ca.crt, and certificates of two hubs: `here`, and `elsewhere` with another
-    name. expired.crt is a certificate of `here` that ended yesterday."""
+    """A folder with a certificate authority, ca.crt, and certificates of two hubs: `here`, and `elsewhere` with another name. expired.crt
+    is a certificate of `here` that expired yesterday."""
     folder = tmp_path_factory.mktemp("authority")
     openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", folder / "ca.key", "-out", folder / "ca.crt", "-days", "2", "-subj", "/CN=house")
     for name, names, days in (("here", "IP:127.0.0.1,DNS:localhost", {"here": 2, "expired": -1}), ("elsewhere", "DNS:hub.example", {"elsewhere": 2})):
@@ -180,7 +180,7 @@ def test_a_folder_of_authorities(tmp_path, authority, variable):
 
 
 def test_v14_certificates_that_are_refused(tmp_path, authority):
-    """The error names the certificate and comes immediately, and no data is revealed to the other end."""
+    """The error names the certificate and comes immediately; the hub receives no request."""
     with place_of(tmp_path, authority / "here.crt", authority / "here.key") as place:
         place.refused("certificate", "SSL_CERT_FILE", HF_TOKEN="secret")
         other = tmp_path / "other.crt"

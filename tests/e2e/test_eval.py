@@ -43,8 +43,8 @@ def score_of(result):
 
 
 def test_the_defaults_ask_as_the_model_was_trained(abacus):
-    """For a model with a template: a chat without examples. If another format scores higher than the requested one, that is measured and
-    reported."""
+    """The default for a model with a template is a chat without examples. If another format scores higher than the requested one, the
+    program reports it."""
     result = run("eval", SUMS, "--base-url", abacus.url, "--limit", 40)
     assert result.returncode == 0, result.stderr
     assert "local-chat-completions" in result.stdout and "num_fewshot: 0" in result.stdout
@@ -56,7 +56,7 @@ def test_the_defaults_ask_as_the_model_was_trained(abacus):
     few = run("eval", SUMS, "--base-url", abacus.url, "--limit", 40, "--num-fewshot", 5, "--json")
     assert score_of(few) < 0.5
     assert "are right as asked, and" in few.stderr and "--apply-chat-template --num-fewshot 0" in few.stderr
-    # The address of an endpoint selects the format.
+    # The endpoint in the URL selects the format.
     plain = run("eval", SUMS, "--base-url", abacus.url + "/v1/completions", "--limit", 2)
     assert "local-completions" in plain.stdout and "num_fewshot: 5" in plain.stdout
 
@@ -92,7 +92,7 @@ def test_a_wrong_model_name_is_the_servers_error(abacus):
 
 
 def test_more_questions_at_a_time_than_the_shell_lets_files_be_open():
-    """The limit is raised as far as allowed."""
+    """The program raises the soft limit of open files as far as allowed."""
     at_once = 100
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 4 * at_once:

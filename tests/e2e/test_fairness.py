@@ -1,4 +1,4 @@
-"""A client's requests do not delay other clients, and each client is held to its limits."""
+"""A client's requests do not delay other clients, and the limits of each client are enforced."""
 import threading
 
 from serving import ABACUS, serving
@@ -36,7 +36,7 @@ def test_l08_a_neighbour_is_served_during_a_flood():
 
 
 def test_the_urgent_are_admitted_next():
-    """A place becomes free less often than every hundred steps; blocks also run out."""
+    """A sequence ends less often than every hundred steps, and the cache also runs out of blocks."""
     for blocks in ((), ("--num-gpu-blocks-override", 40)):
         with serving(ABACUS, "--max-model-len", 512, "--max-num-seqs", 2, "--scheduling-policy", "priority", *blocks) as server:
             ended = []

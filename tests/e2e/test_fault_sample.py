@@ -1,4 +1,4 @@
-"""A few of the faults that tests/robustness/test_thread_faults.py injects all of: one server for each kind of thread."""
+"""A sample of the faults that tests/robustness/test_thread_faults.py injects: one server for each kind of thread."""
 import pytest
 from faults import shim_environment
 from start_faults import fail_each_at_start

@@ -218,7 +218,7 @@ def addresses(log):
 
 
 def test_where_it_listens_and_what_to_do_next():
-    """By default only this machine can connect; under the name vllm everybody can, as in vLLM."""
+    """By default only this machine can connect; under the name vllm every machine can, as in vLLM."""
     words = ("serve", ABACUS, "--port", 0, "--max-model-len", 512)
     for program, host, has_next in (("sluice", "127.0.0.1", True), ("vllm", "0.0.0.0", False)):
         with tempfile.NamedTemporaryFile("w", suffix=".log") as log:

@@ -1,4 +1,4 @@
-"""Small checkpoints through HTTP, compared with float32 transformers (golden.json beside each)."""
+"""Answers of small checkpoints over HTTP, compared with float32 transformers (golden.json in each folder)."""
 import json
 import math
 

@@ -1,4 +1,4 @@
-"""selftest, kernel-bench and tools/gpu_report.sh without a GPU, on the emulated device or the one that is chosen."""
+"""selftest, kernel-bench and tools/gpu_report.sh without a GPU, on the emulated device or the device that SLUICE_TESTED_DEVICE selects."""
 import json
 import os
 import shutil
@@ -107,7 +107,7 @@ def test_gpu_report_runs_goes_on_and_cuts(tmp_path):
 
 
 def carried(folder):
-    """A folder that contains only files from the archive of `make dist`, as on a lent machine."""
+    """A folder with only the files that the archive of `make dist` contains, as on a machine with a GPU."""
     for name in ("tools/gpu_report.sh", "tools/gpu_report.py", "bin/sluice"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(BIN / "sluice" if name == "bin/sluice" else ROOT / name, folder / name)
@@ -117,8 +117,8 @@ def carried(folder):
 
 
 def lent_run(folder, which, *words):
-    """Makes one run as on a lent machine. Returns its result, the report, and the names of the files in the archive
-    that it writes."""
+    """Makes one run as on a machine that is available for a short time. Returns its result, the report, and the names of the files in the
+    archive that the run writes."""
     archive = folder.parent / (which + ".tgz")
     done = subprocess.run([folder / "tools" / "gpu_report.sh", "--device", TESTED_DEVICE, "--run", which, "--out", folder.parent / "gpu-report",
                            "--archive", archive, *words], capture_output=True, text=True, timeout=4 * PATIENCE_S, cwd=folder.parent,

@@ -11,9 +11,9 @@ import pytest
 
 from serving import PATIENCE_S, ROOT
 
-# Time limit of a part; parts that end do so immediately, on any machine.
+# Time limit of a part; a part that does not hang ends at once on any machine.
 BUDGET_S = 6
-# Replaces the program: parts that succeed, fail, crash, hang despite signals, or find no device.
+# Replaces the program. Its parts succeed, fail, crash, hang despite signals, or find no device.
 PROGRAM = """#!/bin/sh
 case "$*" in
   version*) echo '{"version": "stand-in"}' ;;
@@ -205,7 +205,7 @@ def test_a_report_that_is_killed_leaves_its_table_and_nothing_running(report, tm
 
 
 def test_what_nobody_looked_at_does_not_count_as_passed(report, tmp_path):
-    """Without the vendor's library, and without a tool of the run."""
+    """Runs without the vendor's library, and without one of the vendor's tools."""
     process = report("good library", "--run", "selftest")
     output, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
