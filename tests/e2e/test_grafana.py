@@ -114,7 +114,7 @@ def test_alerts_fire_when_they_should(promtool, samples):
 
 
 def test_prometheus_reads_the_metrics(promtool, abacus):
-    """Exit code 3: it recommends other names, also for vLLM's metrics."""
+    """Exit code 3 means that promtool recommends other names, as it does for vLLM's metrics."""
     found = promtool("check", "metrics", stdin=abacus.get("/metrics")[1].decode(), codes=(0, 3))
     assert "error" not in found.lower(), found
 

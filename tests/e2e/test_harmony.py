@@ -1,5 +1,5 @@
-"""gpt-oss's channels through every API: reasoning, text before a call, calls, and the following conversation. The model
-gives the answers of scripts.json (tools/checkpoints/make_harmony.py)."""
+"""gpt-oss's channels in every API: reasoning, text before a call, calls, and the rest of the conversation. The model returns the answers of
+scripts.json (tools/checkpoints/make_harmony.py)."""
 import json
 
 import pytest
@@ -10,7 +10,7 @@ HARMONY = DATA / "agents" / "harmony"
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "parameters": PARAMETERS}}]
 FLAT_TOOLS = [{"type": "function", "name": "get_weather", "parameters": PARAMETERS}]
-# Per first word: reasoning, text, and the arguments of the call.
+# By first word of the message: reasoning, text, and the arguments of the call.
 ANSWERS = {
     "plain": (None, "Forty-two is the answer.", None),
     "think": ("They greet me, so I greet them.", "Hello to you!", None),
@@ -71,7 +71,7 @@ def test_a_chat_goes_on_behind_a_call(server):
     message = chat(server, messages)["message"]
     messages += [message, {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "7 degrees"}]
     assert said(chat(server, messages)["message"]) == BEHIND_A_TOOL
-    # The template receives the reasoning under its name, and the call.
+    # The template receives the reasoning in its own field, and the call.
     status, answer = server.post("/tokenize", {"messages": messages, "tools": TOOLS})
     assert status == 200, answer
     status, text = server.post("/detokenize", {"tokens": answer["tokens"]})

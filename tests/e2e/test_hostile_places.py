@@ -43,7 +43,7 @@ def refused(folder, *flags, code=3, **kw):
 
 
 class Runs:
-    """Leaves a mark if it is unpickled."""
+    """Creates a file if it is unpickled."""
 
     def __init__(self, mark):
         self.mark = mark
@@ -104,7 +104,7 @@ def test_c02_addresses():
 
 
 def test_c06_r04_a_bare_environment():
-    """No home, no temporary folder, a log on a full disk, another working directory."""
+    """The program runs without a home, without a temporary folder, with a log on a full disk, in another working directory."""
     with open("/dev/full", "w") as out:
         def full(words, **kw):
             return subprocess.Popen(words, stdout=out, stderr=out, **kw)
@@ -164,7 +164,7 @@ def test_a07_v66_secrets_are_told_to_nobody(tmp_path):
 
 
 def test_a01_v60_paths_around_the_key():
-    """The path that is checked is the path that is served, regardless of Host and spelling."""
+    """The key is checked for the same path that is served, whatever the Host header and the path's spelling."""
     with serving(ABACUS, "--api-key", KEY) as server:
         survival = Survival(server, {"Authorization": "Bearer " + KEY})
         body = json.dumps({"model": "m", "prompt": "Tom", "max_tokens": 1})
@@ -212,8 +212,7 @@ def test_a08_origins():
 
 
 def test_r01_more_connections_than_files():
-    """If file descriptors run out, new connections wait while open ones are served. The new ones are served once
-    others have closed."""
+    """If file descriptors run out, new connections wait while open ones are served. New connections are served once others have closed."""
     with serving(ABACUS, preexec_fn=lambda: limit_files(256, 256)) as server:
         survival = Survival(server)
         kept = raw_http.connect(server)

@@ -20,7 +20,7 @@ GOOD = {"/v1/completions": {"model": "m", "prompt": "Tom has 3", "max_tokens": 4
         "/v1/chat/completions": {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 4},
         "/tokenize": {"model": "m", "prompt": "Tom has 3"},
         "/detokenize": {"model": "m", "tokens": [5, 6]}}
-# Memory addresses, source files and paths reveal internals.
+# Memory addresses, source files and paths, which would reveal internals.
 INSIDE = re.compile(r"0x[0-9a-f]{6,}|\.(cc|cpp|h|hpp|so)\b|(?<![\w.])/(usr|home|root|tmp|work|etc|proc|src|build)/")
 
 
@@ -76,8 +76,8 @@ def test_p04_v82_json(server):
         status, _, text = server.request("POST", "/v1/completions", bad)
         assert status in (400, 422), (status, bad[:60])
         check_error(status, text)
-    assert server.post("/v1/completions", b"\xef\xbb\xbf" + good)[0] == 200  # Python's JSON parser skips it in bytes
-    # The last of duplicate keys counts, as in Python; a body with 10^5 keys is an ordinary body.
+    assert server.post("/v1/completions", b"\xef\xbb\xbf" + good)[0] == 200  # Python's JSON parser skips a byte order mark
+    # The last of several equal keys counts, as in Python; a body with 10^5 keys is accepted.
     many = b'{"model":"m","max_tokens":9,"max_tokens":2,"prompt":"Tom"' + b"".join(b',"k%d":1' % i for i in range(60_000)) + b"}"
     status, answer = server.post("/v1/completions", many)
     assert status in (200, 400), answer
@@ -85,7 +85,7 @@ def test_p04_v82_json(server):
 
 
 def test_p05_v83_body_sizes(server):
-    """413 exactly above the limit, for every framing."""
+    """Bodies above the limit get 413 with every framing; bodies at the limit do not."""
     def padded(size):
         text = json.dumps({**GOOD["/v1/completions"], "max_tokens": 1}).encode()
         return text + b" " * (size - len(text))
@@ -216,7 +216,7 @@ def test_v23_numbers_that_are_none(server, field):
 
 
 def test_v24_features_together(server):
-    """Each pair of features occurs together in some request."""
+    """Each pair of features occurs in at least one request."""
     features = {"n": [1, 2], "logprobs": [None, 3], "prompt_logprobs": [None, 2], "echo": [False, True], "stream": [False, True], "seed": [None, 5],
                 "temperature": [0, 1.5], "presence_penalty": [0, 2], "repetition_penalty": [1, 1.7], "min_tokens": [0, 3],
                 "stop": [None, ["a"]], "logit_bias": [None, {"7": 50}], "bad_words": [None, ["the"]], "ignore_eos": [False, True],
@@ -232,7 +232,7 @@ def test_v24_features_together(server):
     met = {(a, b) for body in bodies for a, b in pairs if body.get(a) == features[a][1] and body.get(b) == features[b][1]}
     assert met == pairs
     taken = at_once([lambda b=b: outcome(server, "/v1/completions", b) for b in bodies])
-    # Beam search with streams or penalties is rejected; enough other requests remain to combine features.
+    # Beam search with streams or penalties is rejected, so send all bodies again without beam search.
     plain = [{**body, "use_beam_search": False} for body in bodies]
     taken += at_once([lambda b=b: outcome(server, "/v1/completions", b) for b in plain])
     assert taken.count(200) >= 20, taken
@@ -255,7 +255,7 @@ def test_v26_special_tokens_in_text(server):
 
 
 def test_v03_v27_code_and_tensors(server):
-    """Requests cannot bring code or tensors, or set what a start option sets."""
+    """Requests cannot contain code or tensors, or change what a start option sets."""
     for name, value in (("prompt_embeds", "gASVJAAAAAAAAACMBXBvc2l4lIwGc3lzdGVtlJOUjAl0b3VjaCAvdG1wlIWUUpQu"),
                         ("logits_processors", ["os.system"]), ("custom_logit_processor", "__import__('os').system('id')"),
                         ("lora_request", {"path": "/etc"}), ("model_path", "/etc"), ("trust_remote_code", True), ("chat-template", "/etc/passwd")):
@@ -312,7 +312,7 @@ def test_r08_v40_constraints(server):
 
 
 def test_r08_slow_constraints_delay_nobody(server):
-    """An ambiguous grammar with a growing number of parses, for 32 sequences, beside a stream."""
+    """32 sequences with an ambiguous grammar, whose number of parses grows, do not delay a concurrent stream."""
     def longest_pause(beside):
         body = json.dumps({"model": "m", "prompt": "Tom has 3", "max_tokens": 400, "ignore_eos": True, "stream": True}).encode()
         pauses = []
@@ -365,7 +365,7 @@ def test_r09_v04_v50_v51_request_templates(server):
 
 
 def test_v62_bodies_of_browsers(server):
-    """A page of another origin may send these without a preflight request."""
+    """Content types that a page of another origin may send without a preflight request."""
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data"):
         status, _, text = server.request("POST", "/v1/completions", json.dumps(GOOD["/v1/completions"]).encode(), only_headers={"Content-Type": kind})
         assert status in (400, 415, 422), (kind, status, text[:200])
@@ -401,7 +401,7 @@ def test_v65_log_lines(server):
 
 
 def test_f10_many_scrapers(server):
-    """Scrapers that never read, and many that do, delay nobody."""
+    """Scrapers that never read their answers, and many that do, delay no other client."""
     with raw_http.connect(server, receive_buffer=4096) as deaf:
         deaf.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 300)
         stop = threading.Event()

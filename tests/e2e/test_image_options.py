@@ -1,4 +1,4 @@
-"""The options for images, what else a request with images may ask for, and data sets with images."""
+"""The options for images, other fields in requests with images, and data sets with images."""
 import contextlib
 import http.server
 import json
@@ -84,7 +84,7 @@ def test_images_by_url(eyes, server):
             assert "--no-allow-media-redirects" in refusal(one, address + "/to/rgb.png")
             assert [path for path, _ in requests] == ["/to/rgb.png"]
             assert not any("VLLM_MEDIA" in line and "effect" in line for line in one.log().splitlines())
-        # Under the name of vLLM, every host is allowed that has a public address.
+        # Under the name vllm, every host with a public address is allowed.
         with serving(eyes, *FLAGS, program="vllm", name="eyes") as one:
             assert "not public" in refusal(one, address + "/rgb.png")
         assert "--allowed-media-domains" in refusal(server, address + "/rgb.png")
@@ -98,7 +98,7 @@ def test_text_alone(eyes, flags, words):
     with serving(eyes, *FLAGS, *flags, name="eyes") as one:
         assert words in refusal(one, data_url("rgb.png"))
         assert ask(one)["usage"]["completion_tokens"] == 6
-        # The tower is not loaded.
+        # The log does not mention the vision tower, so it was not loaded.
         assert "rows of images" not in one.log()
 
 
@@ -140,7 +140,7 @@ def test_logprobs_and_echo_show_placeholders(server):
     for token, entry in zip(tokens[1:], listed[1:]):
         assert str(token) in entry and len(entry) <= 2
     assert listed[tokens.index(100)]["100"]["decoded_token"].strip() == "<|image_pad|>"
-    # The same without the prefix cache's help, and whatever was computed before.
+    # The logprobs depend neither on the prefix cache nor on earlier requests.
     assert ask(server, data_url("rgb.png"), prompt_logprobs=1)["prompt_logprobs"] == listed
 
 

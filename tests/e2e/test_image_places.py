@@ -1,4 +1,4 @@
-"""Answers about images wherever the model is computed: pipeline stages, ranks that are processes, a device."""
+"""Answers about images with pipeline stages, with ranks that are processes, and on a device."""
 import pytest
 from ranks import MPI
 from test_images import ask, data_url, write_eyes
@@ -37,7 +37,7 @@ def test_ranks_answer_as_one(eyes, alone, ranks):
 
 
 def test_a_device_answers_near_the_cpu(tmp_path):
-    """The tower is also on the device: its heads have 16 elements, the least that devices take."""
+    """The vision tower is also on the device: its heads have 16 elements, the minimum that device kernels support."""
     write_eyes(tmp_path, DATA / "checkpoints" / "tiny-qwen3-vl-wide")
     with serving(tmp_path, *FLAGS, name="eyes") as server:
         expected = answers(server)

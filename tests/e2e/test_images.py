@@ -35,7 +35,7 @@ def tokenizer():
 
 
 def write_eyes(folder, checkpoint=CHECKPOINT):
-    """A tiny model that takes images."""
+    """Writes a tiny model that accepts images."""
     for name in ("config.json", "model.safetensors"):
         shutil.copy(checkpoint / name, folder)
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
@@ -121,7 +121,7 @@ def test_refusals(server):
                         ([data_url("text.png")], "expected a PNG, JPEG, WebP, GIF or BMP image")):
         status, answer = server.post("/v1/chat/completions", body(*urls))
         assert status == 400 and words in answer["error"]["message"], answer
-    # A size that is allowed, but needs more memory than one request may take.
+    # An allowed size that needs more memory than one request may use.
     head = b"IHDR" + struct.pack(">IIBBBBB", 13000, 13000, 8, 2, 0, 0, 0)
     large = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head))
     status, answer = server.post("/v1/chat/completions", body("data:image/png;base64," + base64.b64encode(large).decode()))

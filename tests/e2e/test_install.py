@@ -1,4 +1,4 @@
-"""deploy/install.sh with a server on the loopback interface: errors install nothing and leave existing files unchanged."""
+"""deploy/install.sh with a server on the loopback interface: after an error, nothing is installed and existing files are unchanged."""
 import contextlib
 import functools
 import hashlib
@@ -48,7 +48,7 @@ class Place:
         return subprocess.run(["sh", str(SCRIPT), *map(str, words)], capture_output=True, text=True, timeout=120, env=known)
 
     def refused(self, *words):
-        """Runs a failing installation: checks its message, and that the folder is unchanged."""
+        """Runs an installation that fails; checks its message, and that the folder is unchanged."""
         before = self.contents()
         done = self.install(self.url, self.prefix)
         assert done.returncode == 1 and "install.sh: " in done.stderr, (done.returncode, done.stdout, done.stderr)

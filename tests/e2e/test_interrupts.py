@@ -1,4 +1,4 @@
-"""Ctrl-C ends every wait for a server; results so far are kept."""
+"""Ctrl-C ends every wait for a server; the results so far are kept."""
 import contextlib
 import json
 import os
@@ -15,7 +15,7 @@ RANDOM = ("--model", "m", "--tokenizer", ABACUS, "--dataset-name", "random", "--
 @contextlib.contextmanager
 def stuck_at(path, number=0):
     """A server that answers with a token, except to request `number` to this path, which hangs. Yields the server and an event that is set
-    when that request has come."""
+    when that request arrives."""
     asked, over = threading.Event(), threading.Event()
 
     def script(i, body):
@@ -34,7 +34,7 @@ def stuck_at(path, number=0):
 
 
 def interrupted(asked, *words, text=None):
-    """Runs the program, sends SIGINT once the server has been asked, and returns its output."""
+    """Runs the program, sends SIGINT once the server has received the request, and returns the output."""
     process = subprocess.Popen(command(*words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         if text is not None:
@@ -92,7 +92,7 @@ def test_a_profile_that_does_not_begin():
 
 
 def test_a_sweep_keeps_its_earlier_steps(tmp_path):
-    """The first step is a warm-up and two requests; the warm-up of the second step hangs."""
+    """The sweep's first step has a warm-up and two requests; the warm-up of its second step hangs."""
     with stuck_at("/v1/completions", 3) as (server, asked):
         interrupted(asked, "bench", "sweep", "--port", server.port, *RANDOM, "--concurrencies", "1,2", "--num-prompts", 2, "--num-warmups", 1,
                     "--result-dir", tmp_path, "--result-filename", "s")

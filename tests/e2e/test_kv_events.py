@@ -1,4 +1,4 @@
-"""Cache events as routers read them: with pyzmq and msgspec, and with their declarations of the types."""
+"""Reads cache events as routers do: with pyzmq and msgspec, and with the routers' type declarations."""
 import json
 import random
 import re
@@ -46,7 +46,7 @@ def prompts(rng, count):
 
 @pytest.mark.parametrize("requests", [400, pytest.param(10000, marks=pytest.mark.slow)])
 def test_a_router_knows_what_the_cache_holds(requests):
-    """After many requests at once and a cache too small for them, the router's index predicts the hits of each next request."""
+    """After many concurrent requests, for which the cache is too small, the router's index predicts the hits of each further request."""
     flags = ["--kv-events-config", config(endpoint="tcp://*:0", replay_endpoint="tcp://127.0.0.1:0", topic="kv-events"),
              "--num-gpu-blocks-override", 120, "--enable-prompt-tokens-details", "--max-num-seqs", 8, "--block-size", BLOCK, "--max-model-len", 512]
     rng = random.Random(7)
@@ -57,7 +57,7 @@ def test_a_router_knows_what_the_cache_holds(requests):
         ask(server, work[0][0])
         router.catch_up(replay)  # batches published before the subscription
         assert router.blocks
-        for begin in range(0, len(work), 400):  # threads at once
+        for begin in range(0, len(work), 400):  # 400 threads at once
             at_once([lambda tokens=tokens, salt=salt: ask(server, tokens, **({"cache_salt": salt} if salt else {}))
                      for tokens, salt in work[begin:begin + 400]])
             router.catch_up(replay)
@@ -77,7 +77,8 @@ def test_a_router_knows_what_the_cache_holds(requests):
 
 
 def test_a_router_knows_what_the_tiers_hold(tmp_path):
-    """Events report blocks that leave the cache as held by CPU, then by STORAGE; the index predicts the hits of all three together."""
+    """For blocks that leave the cache, events name the tier CPU and then STORAGE. The index predicts the hits of all three tiers
+    together."""
     flags = ["--kv-events-config", config(endpoint="tcp://*:0", replay_endpoint="tcp://127.0.0.1:0"), "--num-gpu-blocks-override", 48, "--max-model-len", 512,
              "--kv-offloading-size", 0.0005, "--kv-offloading-path", tmp_path, "--enable-prompt-tokens-details", "--block-size", BLOCK, "--max-num-seqs", 4]
     rng = random.Random(3)
@@ -145,7 +146,7 @@ def test_engines_have_ports_of_their_own():
 
 @pytest.mark.slow
 def test_a_subscriber_that_stops_reading_delays_nobody():
-    """A process subscribes and is stopped. Other clients get their answers, and the events that it misses are counted."""
+    """A subscriber is stopped. Other clients still get their answers, and the server counts the events that the subscriber misses."""
     port = free_port()
     flags = ["--kv-events-config", config(endpoint="tcp://*:%d" % port, hwm=4), "--num-gpu-blocks-override", 64, "--max-model-len", 512]
     script = ("import zmq\ns = zmq.Context().socket(zmq.SUB)\ns.setsockopt(zmq.RCVHWM, 1)\ns.setsockopt(zmq.RCVBUF, 4096)\n"

@@ -1,4 +1,4 @@
-"""Blocks evicted from the KV cache come back: from memory, and from a disk, also after restarts, kills and damage to files."""
+"""Blocks evicted from the KV cache are restored from memory and from disk, also after restarts, kills and damage to files."""
 import json
 import pathlib
 import random
@@ -59,7 +59,8 @@ WAYS = {"alone": [], "tensor": ["-tp", 2, "--tensor-parallel-mode", "exact"], "s
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_blocks_of_all_ranks_and_devices_come_back(way, tmp_path):
-    """From memory, from the disk, and after a restart, with the bits of a fresh computation. Another number of ranks does not find them."""
+    """Blocks are restored from memory, from disk, and after a restart, with the bits of a fresh computation. A server with another number
+    of ranks does not find them."""
     first, *others = prompts(1, 4)
     with serving(ABACUS, *CACHE, *way) as server:
         fresh = ask(server, first)[1]
@@ -148,7 +149,7 @@ def test_a_restart_finds_the_disk_and_nothing_else(tmp_path):
 
 
 def test_blocks_of_other_weights_are_not_found(tmp_path):
-    """Blocks of the old weights are not lost either: a server with the old weights finds them again."""
+    """Blocks of the old weights remain on disk: a server with the old weights finds them again."""
     disk = ["--kv-offloading-path", tmp_path / "kv"]
     model = tmp_path / "model"
     shutil.copytree(ABACUS, model)
@@ -180,7 +181,7 @@ def test_a_disk_that_cannot_be_written_ends_writing_alone(tmp_path):
 
 
 def test_a_full_disk_ends_writing_alone(tmp_path):
-    """Blocks written before are still read, and answers equal those of a fresh computation."""
+    """On a full disk, earlier blocks are still read, and answers equal those of a fresh computation."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
         pytest.skip("no file systems of one's own here")
     kv = tmp_path / "kv"
@@ -208,7 +209,7 @@ def test_a_reset_forgets_the_tiers(tmp_path):
 
 
 def test_a_server_that_is_stopped_writes_what_is_in_memory(tmp_path):
-    """The server's engines share the files."""
+    """The server's engines share the files on disk."""
     disk = ["--kv-offloading-path", tmp_path / "kv", "--kv-offloading-size", 0.1, "--data-parallel-size", 2]
     first = prompts(1, 1)[0]
     with serving(ABACUS, *CACHE, *disk) as server:

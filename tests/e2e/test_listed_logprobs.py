@@ -1,4 +1,4 @@
-"""logprob_token_ids: logprobs of the listed tokens, bit-identical to those of the same tokens among the best."""
+"""logprob_token_ids: the logprobs of listed tokens are bit-identical to those that top logprobs report for the same tokens."""
 import pytest
 
 from serving import ABACUS, events, serving

@@ -23,7 +23,7 @@ def number_of(row):
 
 
 def choice_row(index, row):
-    """A question with two possible answers. In every other row, the first answer is the right one."""
+    """A question with two possible answers. In every second row, the first answer is correct."""
     steps = row["answer"].rsplit("#### ", 1)[0]
     right, wrong = (" %s#### %d" % (steps, n) for n in (number_of(row), number_of(row) + 1))
     return {"question": row["question"], "choices": [wrong, right] if index % 2 else [right, wrong], "label": index % 2}
@@ -128,7 +128,7 @@ def test_loglikelihoods_as_the_amd_recipe_calls_it(place, server):
                       "model=%s,base_url=%s/v1/completions" % (MODEL, server.url), "--batch_size", "100")
     assert outcome.results["abacus_mc"]["acc,none"] > 0.9
     assert 1 < outcome.results["abacus_ppl"]["word_perplexity,none"] < 100
-    # The same sums for the first question, one prompt per request.
+    # The sum of the first question's logprobs is the same with one prompt per request.
     sample = next(s for s in outcome.samples if "choices" in s["doc"] and s["doc_id"] == 0)
     for resp, choice in zip(sample["resps"], sample["doc"]["choices"]):
         context = "Question: %s\nAnswer:" % sample["doc"]["question"]

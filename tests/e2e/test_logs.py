@@ -23,7 +23,7 @@ def test_log_lines():
     with serving(CHECKPOINT, *COMMON, "--enable-log-requests", "--enable-log-outputs", "--max-log-len", 10,
                  "--disable-access-log-for-endpoints", "/health", program="vllm", env={"VLLM_LOG_STATS_INTERVAL": "1"}) as server:
         ask(server)
-        # A line may be written after the answer that it reports.
+        # A log line may be written after the client received the answer.
         for line in (STATISTICS, re.compile(r'^INFO:     127\.0\.0\.1:\d+ - "POST /v1/completions HTTP/1\.1" 200 OK$', re.M),
                      re.compile(r'^INFO:     127\.0\.0\.1:\d+ - "POST /v1/completions HTTP/1\.1" 404 Not Found$', re.M),
                      re.compile("Generated response")):
@@ -74,7 +74,7 @@ def test_one_form_with_level_time_and_source():
 
 
 def test_a_client_that_leaves():
-    """Its log line reports the tokens that were generated for it."""
+    """After a client disconnects, its log line reports the tokens that were generated for it."""
     with serving(ABACUS, "--max-model-len", 4096) as server:
         with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as client:
             body = json.dumps({"model": "m", "prompt": "The abacus counts", "max_tokens": 4000, "ignore_eos": True, "stream": True})

@@ -1,5 +1,5 @@
-"""Servers with LoRA adapters, compared with peft in float32 (tests/data/adapters): selected by name, loaded at run time, from a folder; and
-errors."""
+"""Servers with LoRA adapters, compared with peft in float32 (tests/data/adapters). Adapters are selected by name, loaded at run time, and
+loaded from a folder. Also tests errors."""
 import json
 import shutil
 import signal
@@ -33,7 +33,7 @@ def ask(server, model, prompt, **fields):
 
 
 def check_golden(server, model, folder):
-    """Compares greedy tokens, up to the first with a small margin, and the first token's logprob."""
+    """Compares the greedy tokens before the first one with a small margin, and the first token's logprob."""
     for case in golden(folder):
         tokens, logprobs, named = ask(server, model, case["prompt"])
         assert named == model
@@ -55,7 +55,7 @@ def test_two_adapters_and_the_base_at_once():
         check_golden(server, "m", QWEN3)
         check_golden(server, "linear", LINEAR)
         check_golden(server, "stable", STABILIZED)
-        # The same bits alone and with concurrent requests.
+        # The answers have the same bits alone and with concurrent requests.
         prompts = [case["prompt"] for case in golden(LINEAR)]
         jobs = [(model, prompt) for prompt in prompts for model in ("m", "linear", "stable")]
         alone = [ask(server, *job) for job in jobs]
@@ -68,7 +68,7 @@ def test_two_adapters_and_the_base_at_once():
         assert (stable["id"], stable["parent"]) == ("stable", "m")
         assert refusal(*server.post("/v1/completions", {"model": "x", "prompt": "a"})) == (
             404, "NotFoundError", "The model `x` does not exist. This server has: m. LoRA adapters: linear, stable.")
-        # The other kinds of answers.
+        # Other endpoints also select the adapter.
         status, answer = server.post("/v1/chat/completions", {"model": "linear", "messages": [{"role": "user", "content": "a"}], "max_tokens": 2})
         assert (status, answer["model"]) == (200, "linear")
         status, _, raw = server.request("POST", "/v1/completions", {"model": "stable", "prompt": [7, 8], "max_tokens": 2, "stream": True})
@@ -156,7 +156,7 @@ def test_load_and_unload_at_run_time(tmp_path):
 
 
 def test_requests_wait_for_a_slot():
-    """There is room for one adapter: requests for two take turns, while requests for the base model continue."""
+    """The server has one adapter slot: requests for two adapters take turns, while requests for the base model continue."""
     modules = ["linear=%s" % LINEAR, "stable=%s" % STABILIZED]
     with serving(QWEN3, *COMMON, "--max-loras", 2, "--lora-modules", *modules) as server:
         prompts = [case["prompt"] for case in golden(LINEAR)]
@@ -186,7 +186,7 @@ def tells_of_its_drain(server):
 
 @pytest.mark.parametrize("fields", [{}, {"use_beam_search": True, "n": 2}], ids=["sampled", "beams"])
 def test_a_drain_finishes_requests_that_wait_for_a_slot(fields):
-    """They were accepted, so they count as unfinished."""
+    """Requests that wait for a slot were accepted, so the drain finishes them."""
     modules = ["linear=%s" % LINEAR, "stable=%s" % STABILIZED]
     with serving(QWEN3, *COMMON, "--max-loras", 1, "--max-cpu-loras", 1, "--max-num-queued-reqs", 2, "--shutdown-timeout", PATIENCE_S,
                  "--lora-modules", *modules) as server:
@@ -238,7 +238,7 @@ DEVICE = ["--device", "emulated", "--enable-lora", "--max-lora-rank", 8, "--max-
 
 
 def check_near_golden(server, model, folder):
-    """Compares the first token's logprob in bfloat16, which rounds more than the golden files."""
+    """Compares the first token's logprob with a tolerance for bfloat16; the golden files are float32."""
     for case in golden(folder):
         _, logprobs, named = ask(server, model, case["prompt"], max_tokens=1)
         assert named == model
@@ -246,7 +246,7 @@ def check_near_golden(server, model, folder):
 
 
 def test_adapters_on_a_device():
-    """Loaded at start and at run time, more than fit, with concurrent requests, and on several devices."""
+    """Adapters loaded at start and at run time, more of them than fit, with concurrent requests, and on several devices."""
     modules = ["linear=%s" % LINEAR, "stable=%s" % STABILIZED]
     jobs = [(model, case["prompt"][-12:]) for case in golden(LINEAR) for model in ("m", "linear", "stable")]
     with serving(QWEN3, *DEVICE, "--lora-modules", *modules) as server:

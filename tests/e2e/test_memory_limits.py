@@ -1,4 +1,4 @@
-"""A process with little memory rejects large requests and survives."""
+"""A server with little memory rejects large requests and continues to work."""
 import http.client
 import json
 import re
@@ -62,7 +62,7 @@ def test_r02_unfinished_bodies_are_refused_before_they_fill_the_process():
                     s.settimeout(1)
                     answers.append(s.recv(100))
                 except OSError:
-                    pass  # Either the request was rejected, or the server waits for the last byte.
+                    pass  # The request was rejected, or the server waits for its last byte.
 
         clients = [threading.Thread(target=send) for _ in range(14)]
         for client in clients:

@@ -1,4 +1,4 @@
-"""/v1/messages as Anthropic's clients use it, with a model that gives scripted answers: the first word of a message selects the script."""
+"""/v1/messages as Anthropic's clients use it. The model returns scripted answers: the first word of a message selects the script."""
 import json
 
 import pytest
@@ -85,7 +85,8 @@ def test_a_turn_of_claude_code(server):
     whole = json.loads(text)
     assert (status, whole["stop_reason"]) == (200, "end_turn"), text
     assert whole["content"] == [{"type": "text", "text": "It is 7 degrees in Oslo, and the sum is 12.5."}]
-    # The counted tokens equal the tokens read; the value that changes with every request does not count.
+    # count_tokens returns the input tokens that the answer's usage reports. The value that changes with every
+    # request does not count.
     counted = {k: v for k, v in claude_code(list(history)).items() if k in ("model", "messages", "system", "tools", "thinking")}
     status, text = ask(server, counted, "/v1/messages/count_tokens?beta=true")
     assert (status, json.loads(text)["input_tokens"]) == (200, whole["usage"]["input_tokens"]), text

@@ -1,4 +1,4 @@
-"""/metrics, compared with vLLM's metric families and with what the recipes read from it."""
+"""/metrics, compared with vLLM's metric families and with the metrics that the recipes read."""
 import http.client
 import json
 import re
@@ -7,7 +7,7 @@ from random import Random
 
 from serving import ABACUS, DATA, serving, wait_until
 
-# Estimates for GPUs that vLLM shows with --enable-mfu-metrics; this server has no such estimates.
+# Estimates for GPUs that vLLM reports with --enable-mfu-metrics; this server does not have them.
 ABSENT = {"vllm:estimated_flops_per_gpu_total", "vllm:estimated_read_bytes_per_gpu_total", "vllm:estimated_write_bytes_per_gpu_total"}
 OLD_NAMES = {"vllm:gpu_cache_usage_perc", "vllm:gpu_prefix_cache_queries_total", "vllm:gpu_prefix_cache_hits_total",
              "vllm:time_per_output_token_seconds", "vllm:num_requests_swapped"}
@@ -54,7 +54,7 @@ def test_requests_count(abacus):
     assert abacus.metric("vllm:num_requests_running") == 0
 
 
-# Every sequence adds one to each of these, however it ends.
+# Every sequence increments each of these metrics, whether it finishes, fails or is aborted.
 PER_SEQUENCE = ["vllm:request_success_total"] + ["vllm:%s_count" % name for name in (
     "request_prompt_tokens", "request_generation_tokens", "request_num_preemptions", "request_params_max_tokens",
     "request_time_per_output_token_seconds", "e2e_request_latency_seconds", "request_queue_time_seconds", "request_inference_time_seconds",
@@ -130,7 +130,7 @@ def one_request(server, random, sent):
 
 
 def test_counts_agree_with_what_was_sent():
-    """Random concurrent requests, with too few blocks for all: whole, streamed, with several prompts and answers, aborted, rejected."""
+    """Sends random concurrent requests, too many for the blocks: whole, streamed, with several prompts and answers, aborted, rejected."""
     with serving(ABACUS, "--max-model-len", 2100, "--num-gpu-blocks-override", 140, "--max-num-seqs", 64, "--block-size", 16) as server:
         sent = Sent()
 
@@ -142,7 +142,7 @@ def test_counts_agree_with_what_was_sent():
         threads = [threading.Thread(target=client, args=(seed,)) for seed in range(6)]
         for thread in threads:
             thread.start()
-        # Needs more blocks than there are, even alone.
+        # This request alone needs more blocks than the cache has.
         status, answer = server.post("/v1/completions", {"prompt": "beads", "n": 8, "max_tokens": 400, "temperature": 0.9, "ignore_eos": True})
         assert status == 200, answer
         sent.add(["length"] * 8, 1, 8 * answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"])

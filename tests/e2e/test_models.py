@@ -173,7 +173,7 @@ def test_a_model_that_fails_harms_no_other(tmp_path):
 
 @pytest.mark.slow
 def test_memory_is_given_back(tmp_path):
-    """Two models that do not fit into memory together: the process never becomes larger than with one of them."""
+    """With two models that do not fit into memory together, the process never becomes larger than with one of them."""
     models = {}
     for name in "ab":
         shutil.copytree(ABACUS, tmp_path / name)
@@ -228,7 +228,7 @@ def test_every_route_finds_its_model(tmp_path):
 
 
 def test_models_of_every_kind_come_back(tmp_path):
-    """With adapters, several engines, ranks, or on a device: each is unloaded, and answers the same after the next load."""
+    """Models with adapters, several engines, ranks, or on a device are unloaded, and give the same answers after the next load."""
     models = {"base": {**THREE["qwen"], "options": {"enable-lora": True, "lora-modules": ["linear=%s" % (DATA / "adapters" / "qwen3-linear")]}},
               "engines": {**THREE["abacus"], "options": {"data-parallel-size": 2}},
               "ranks": {**THREE["llama"], "options": {"tensor-parallel-size": 2}},
@@ -248,7 +248,7 @@ def test_models_of_every_kind_come_back(tmp_path):
 
 
 def test_waiting_is_bounded(tmp_path):
-    """Requests for a model that needs a busy model's memory wait; their number and their time are limited."""
+    """Requests for a model wait if it needs the memory of a busy model. The number of waiting requests and their wait are limited."""
     models = {name: {**entry, "options": {"kv-cache-memory-bytes": "160MiB", "max-model-len": 60_000}} for name, entry in THREE.items() if name != "qwen"}
     models["abacus"]["priority"] = 1
     with door(tmp_path, models, "--models-wait", 3, "--models-max-waiting", 2) as server:
@@ -263,7 +263,7 @@ def test_waiting_is_bounded(tmp_path):
 
 
 def test_clients_that_leave_while_they_wait_are_noticed(tmp_path):
-    """They are noticed long before the time limit, even if they only half-close their connection."""
+    """The server detects clients that leave long before the time limit, even if they only half-close their connection."""
     models = {name: {**entry, "options": {"kv-cache-memory-bytes": "160MiB", "max-model-len": 60_000}} for name, entry in THREE.items() if name != "qwen"}
     models["abacus"]["priority"] = 1
 

@@ -1,4 +1,4 @@
-"""The real openai client."""
+"""Requests with the real openai client."""
 import time
 
 import openai

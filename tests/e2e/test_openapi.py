@@ -1,4 +1,4 @@
-"""/openapi.json describes the server: schemathesis makes requests from it and checks the answers."""
+"""/openapi.json describes the server: schemathesis generates requests from it and checks the answers."""
 import json
 import subprocess
 

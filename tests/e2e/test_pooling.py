@@ -1,5 +1,5 @@
-"""Servers of pooling models: embeddings, classes and scores, compared with transformers in float32 (pooling.json and
-texts.json beside small checkpoints)."""
+"""Servers of pooling models: embeddings, classes and scores, compared with transformers in float32 (pooling.json and texts.json in the
+folders of small checkpoints)."""
 import base64
 import json
 import math
@@ -47,7 +47,7 @@ def test_decoders_embed(method):
         together = embed(server, [case["ids"] for case in cases])
         for case, vector in zip(cases, together):
             assert_near(vector, normalized(case[method]))
-        # The same bits alone, with concurrent requests, and with a cached prefix.
+        # The vectors have the same bits alone, with concurrent requests, and with a cached prefix.
         for case, vector in zip(cases, together):
             assert embed(server, case["ids"]) == [vector]
         again = at_once([lambda ids=case["ids"]: embed(server, ids)[0] for case in cases * 2])
@@ -107,7 +107,7 @@ def test_an_emulated_device_embeds_texts_with_encoders(name, method, flags):
 
 @pytest.mark.parametrize("name, logit", [("tiny-bert-score", "logit"), ("tiny-modernbert-score", "mean")])
 def test_an_emulated_device_scores_pairs_with_encoders(name, logit):
-    """Token types, and the mean of all rows, which the host computes."""
+    """Token types on the device, and the mean of all rows, which the host computes."""
     cases = [case for case in json.loads((CHECKPOINTS / name / "texts.json").read_text()) if not case.get("truncate")]
     with serving(CHECKPOINTS / name, "--device", "emulated", "--max-num-batched-tokens", 128) as server:
         first, second = zip(*[case["pair"] for case in cases])
@@ -173,8 +173,7 @@ def test_folders_of_sentence_transformers():
             assert_near(vector, case["embedding"])
             assert embed(server, case["text"]) == [vector]
             assert embed(server, case["ids"]) == [vector]
-        # Text that is too long is truncated, as in sentence-transformers, unless the request says otherwise; token ids
-        # are not.
+        # Text that is too long is truncated by default, as in sentence-transformers; token ids are not.
         assert embed(server, "a " * 100) == embed(server, "a " * 62)
         status, answer = server.post("/v2/embed", {"texts": ["a " * 100], "truncate": "NONE"})
         assert status == 400 and "64 tokens" in answer["error"]["message"]
@@ -190,7 +189,7 @@ def test_folders_of_sentence_transformers():
 
 
 def test_the_limit_of_a_tokenizer_counts_where_no_other_is_given(tmp_path):
-    """In sentence-transformers 6's format."""
+    """The tokenizer's limit in the format of sentence-transformers 6."""
     folder = shutil.copytree(CHECKPOINTS / "tiny-bert", tmp_path / "model")
     (folder / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
     config = json.loads((folder / "tokenizer_config.json").read_text())
@@ -299,7 +298,7 @@ def test_an_encoder_with_windows_to_either_side(kind):
 
 
 def test_an_encoder_whose_file_has_no_head(tmp_path):
-    """As ModernBertModel is saved: tensor names without "model."."""
+    """A checkpoint saved from ModernBertModel, with tensor names without "model."."""
     folder = shutil.copytree(CHECKPOINTS / "tiny-modernbert", tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["ModernBertModel"]}))
@@ -376,7 +375,7 @@ def test_a_cross_encoder_that_knows_its_texts_by_token_types():
             assert status == 200, answer
             assert answer["usage"]["prompt_tokens"] == len(case["ids"])
             assert abs(answer["data"][0]["score"] - 1 / (1 + math.exp(-case["logit"]))) < 1e-4, case
-        # In one step together, the scores are the same as alone.
+        # Pairs have the same scores together in one step as alone.
         whole = [case for case in cases if not case["truncate"]]
         status, answer = server.post("/score", {"text_1": [case["pair"][0] for case in whole], "text_2": [case["pair"][1] for case in whole]})
         assert status == 200, answer
@@ -432,14 +431,14 @@ def test_embeddings_in_the_shape_of_cohere():
 def test_the_prompt_of_a_purpose_is_put_into_lower_case_too(tmp_path):
     folder = shutil.copytree(CHECKPOINTS / "tiny-bert", tmp_path / "model")
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
-    tokenizer["normalizer"]["lowercase"] = False  # so that only sentence_bert_config.json requests it
+    tokenizer["normalizer"]["lowercase"] = False  # so that only sentence_bert_config.json requests lower case
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "Query: "}}')
     with serving(folder, "--dtype", "float32") as server:
         body = {"texts": ["Beads"], "input_type": "query", "embedding_types": ["float", "float"]}
         status, _, answer = server.request("POST", "/v2/embed", body)
         assert status == 200 and json.loads(answer)["embeddings"] == {"float": embed(server, "query: beads")}
-        assert answer.count(b'"float":') == 1  # a type requested twice appears only once
+        assert answer.count(b'"float":') == 1  # an embedding type that is requested twice appears only once
 
 
 def test_the_openai_client():
@@ -468,7 +467,8 @@ def test_run_batch(tmp_path):
 
 @pytest.mark.parametrize("name, other_task", [("tiny-bert", "/classify"), ("tiny-bert-score", "/v1/embeddings")])
 def test_run_batch_scores_and_ranks(name, other_task, tmp_path):
-    """Lines get the same answers as from a server's routes, with an embedding model and with a model that scores pairs."""
+    """The lines of a batch file get the same answers as requests to a server, with an embedding model and with a model that scores
+    pairs."""
     documents = ["the abacus", "a wire", "beads"]
     score, rank = {"text_1": "beads", "text_2": documents}, {"query": "beads", "documents": documents, "top_n": 2}
     asked = [(url, {"model": "m", **score}) for url in ("/score", "/v1/score")] + [(url, {"model": "m", **rank}) for url in ("/rerank", "/v1/rerank", "/v2/rerank")]

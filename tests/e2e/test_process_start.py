@@ -1,4 +1,4 @@
-"""The environment of the program's start: closed file descriptors, limits of files and threads, a reader that goes away."""
+"""Unusual environments at the program's start: closed file descriptors, limits of files and threads, an output pipe without a reader."""
 import os
 import pathlib
 import resource
@@ -77,7 +77,7 @@ def test_f12_a_limit_of_file_sizes_is_an_error_and_no_signal(tmp_path):
 
 
 def test_r05_a_limit_of_threads_is_named_with_its_value():
-    """Root is not limited; the other user may have 30 threads."""
+    """The limit does not apply to root, so run as another user, which may have 30 threads."""
     if os.geteuid() != 0:
         pytest.skip("another user to become needs root")
     nobody = 65534

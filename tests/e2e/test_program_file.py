@@ -7,7 +7,8 @@ import pytest
 from serving import BIN, ROOT
 
 PROGRAM = BIN / "sluice"
-# First instruction of a function that may be an indirect jump's target, or that signs its return address.
+# First instruction of a function that may be the target of an indirect jump (x86-64), or that signs its
+# return address (AArch64).
 LANDING = {"X86-64": bytes.fromhex("f30f1efa"), "AArch64": bytes.fromhex("3f2303d5")}
 
 
@@ -51,12 +52,13 @@ def test_marks_where_it_may_be_jumped_to():
     machine = re.search(r"Machine:.*?(X86-64|AArch64)", readelf("--file-header"))
     if not machine:
         pytest.skip("another processor")
-    # The C library's own startup code contains only a few.
+    # The C library's startup code alone contains only a few.
     assert PROGRAM.read_bytes().count(LANDING[machine.group(1)]) > 1000
 
 
 def test_claims_of_landing_pads_and_shadow_stacks_what_its_note_marks():
-    """Kernel and C library read this note (IBT and SHSTK, or BTI). They enforce the protections for the whole program, or not at all."""
+    """The kernel and the C library read this note of the ELF file (IBT and SHSTK, or BTI). They enforce the protections for the whole
+    program, or not at all."""
     notes, page = readelf("--notes"), " ".join((ROOT / "docs" / "security.md").read_text().split())
     marked = re.search(r"(?:x86|AArch64) feature: .*(?:IBT, SHSTK|BTI)", notes)
     assert bool(marked) != ("Two protections are not in effect: checks of the targets of indirect jumps, and shadow stacks." in page), notes

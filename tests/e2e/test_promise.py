@@ -1,4 +1,5 @@
-"""The promise of CPUs: same tokens and bit-equal logprobs, regardless of other requests and of how the prompt was cut."""
+"""The promise for CPUs: the same tokens and bit-identical logprobs, regardless of other requests and of how the prompt is divided into
+chunks."""
 import random
 
 import pytest
@@ -40,8 +41,7 @@ def test_same_answers(alone, how):
 
 
 def test_l07_same_answers_after_preemption():
-    """Eight prompts of one request fit at first. As their answers grow, some sequences are preempted and computed
-    again."""
+    """The eight prompts of a request fit at first. As their answers grow, some sequences are preempted and computed again."""
     prompts = ["Ann has %d pears. " % (10 + i) * 10 for i in range(8)]
     body = {"model": "m", "max_tokens": 64, "logprobs": 5, "ignore_eos": True, "temperature": 0.8, "seed": 11}
 

@@ -1,6 +1,6 @@
-"""The answer has the requested format whatever the model prefers, with every kind of reasoning parser: a complete
-answer has the format, an answer that is cut at max_tokens begins like it, and no part of it is returned as
-reasoning. The model gives the answers of scripts.json; under a grammar its choices are random."""
+"""Answers have the requested format with every kind of reasoning parser, whatever the model prefers. A complete answer has the format, and
+an answer that is cut at max_tokens is a prefix of it. No part of the answer is returned as reasoning. The model returns the answers of
+scripts.json; under a grammar its choices are random."""
 
 import pytest
 
@@ -24,8 +24,8 @@ FORMS = {
     "tag": ({"response_format": {"type": "structural_tag", "format": {"type": "json_schema", "json_schema": SCHEMA}}}, JSONS),
 }
 WORDS = ("plain", "think", "one")
-# The model's own chat template knows no reasoning; these templates open a reasoning block, or close it if thinking is
-# off.
+# The model's own chat template has no reasoning. These templates open a reasoning block, or also close it if thinking
+# is off.
 OPENED = "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% else %}<think>\n{% endif %}"
 
 
@@ -144,14 +144,14 @@ def test_thinking_that_is_switched_off_and_an_answer_that_goes_on(server):
 
 
 def test_a_thought_that_is_named_in_the_prompt_is_not_open(server):
-    """A <think> mark in the user's words does not open the model's reasoning."""
+    """A <think> mark in the user's message does not open the model's reasoning."""
     fields, texts = FORMS["choice"]
     choice = chat(server, "plain words about <think> marks", 60, {**fields, "chat_template_kwargs": {"enable_thinking": False}})["choices"][0]
     assert choice["message"]["content"] in texts and not choice["message"]["reasoning"], choice
 
 
 def test_the_final_channel_has_the_form():
-    """gpt-oss, which writes everything in channels: the format applies to the final one."""
+    """gpt-oss writes all text in channels: the format applies to the final channel."""
     with serving(DATA / "agents" / "harmony", "--reasoning-parser", "openai_gptoss") as one:
         for fields, texts in FORMS.values():
             for word in ("plain it", "think it", "call it", "tell it", "twice it"):

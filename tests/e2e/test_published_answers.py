@@ -1,4 +1,5 @@
-"""Compares the answers printed in the recipes, field by field, with ours to the same requests; values are ignored."""
+"""Compares the fields of the answers printed in the recipes with the fields of this server's answers to the same requests. Ignores
+values."""
 import json
 import re
 
@@ -21,7 +22,7 @@ PUBLISHED = [(path.name[:3], *pair) for path in RECIPES for pair in published(pa
 
 
 def differences(theirs, ours, exact, at="$"):
-    """What a client of `theirs` would miss in `ours`. A field that is null in `theirs` may have a value here, unless `exact`."""
+    """The fields of `theirs` that `ours` lacks. A field that is null in `theirs` may have a value in `ours`, unless `exact`."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         found = ["%s.%s is missing" % (at, key) for key in theirs if key not in ours]
         if exact and list(theirs) != list(ours):

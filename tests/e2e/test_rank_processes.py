@@ -1,4 +1,4 @@
-"""A short test of ranks as processes. tests/distributed contains the detailed ones."""
+"""Short tests of ranks as processes. tests/distributed contains the detailed tests."""
 import json
 import socket
 
@@ -75,7 +75,7 @@ def test_m04_strangers_at_the_launcher_change_nothing(abacus):
 
 
 def test_a07_secrets_are_not_shown_by_ranks():
-    """Keys and tokens from the command line and the environment: no child process shows them, but rank 0 still uses them."""
+    """Keys and tokens from the command line and the environment are not visible in any child process, but rank 0 still uses them."""
     env = {"HF_TOKEN": "canary-of-the-hub", "VLLM_API_KEY": "canary-of-the-environment", "SLUICE_DISTRIBUTED_SECRET": "canary-of-the-group"}
     with serving(ABACUS, *FLAGS, *MPI, "--api-key", "canary-one", "canary-two", "--hf-token=canary-three", env=env) as server:
         for pid in family(server.process.pid):

@@ -1,4 +1,4 @@
-"""Several ranks on a CPU: answers equal those of one rank. Also checks the messages about the options."""
+"""Several ranks on a CPU give the same answers as one rank. Also checks the messages about the options."""
 import json
 import shutil
 
@@ -35,7 +35,8 @@ def test_answers_are_those_of_one_rank(expected, flags):
 
 
 def answers_to_ids(server):
-    """Concurrent prompts of token ids, longer than the window of the model's layers, and then one of them again with its prefix in the cache."""
+    """Sends concurrent prompts of token ids that are longer than the window of the model's layers, and then one of them again with its
+    prefix in the cache."""
     prompts = [[3 + (7 * i + start) % 120 for i in range(length)] for start, length in ((1, 90), (5, 41), (9, 7), (1, 90))]
     fields = {"max_tokens": 24, "temperature": 0, "logprobs": 3, "ignore_eos": True, "return_token_ids": True}
     found = []
@@ -95,7 +96,8 @@ def test_inspect_shows_what_each_rank_holds():
 
 
 def test_inspect_works_out_a_step_on_accelerators():
-    """Bytes over links. Per row and layer: the attention's result and the MLP's in BF16, both sublayers' in F32. Per row: embedding and logits."""
+    """Checks the bytes over links. Per row and layer: the results of attention and MLP in BF16, and of both sublayers in F32. Per row:
+    embedding and logits."""
     config = json.loads((ABACUS / "config.json").read_text())
     layer = 2 * config["num_attention_heads"] * config["head_dim"] + 2 * config["intermediate_size"] + 8 * config["hidden_size"]
     row = config["num_hidden_layers"] * layer + 4 * (config["hidden_size"] + config["vocab_size"])

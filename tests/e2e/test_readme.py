@@ -1,4 +1,4 @@
-"""README.md's examples, unchanged, with a server started as it says."""
+"""README.md's examples, unchanged, with a server started by README.md's command."""
 import os
 import re
 import subprocess
@@ -18,7 +18,7 @@ def blocks(language):
 
 @pytest.fixture(scope="module", params=["models/abacus", "org/something-else"])
 def named(request):
-    """A server for each way to name the model."""
+    """Starts a server for each way to name the model."""
     with serving(ABACUS, "--max-model-len", 1024, name=request.param) as server:
         yield server
 
@@ -54,7 +54,7 @@ def test_the_chat(named):
 
 
 def test_the_variables_of_open_webui_lead_to_the_api(named):
-    """Open WebUI itself is 1 GB of packages; with these variables it requests the list of models, and then a chat."""
+    """Open WebUI itself needs 1 GB of packages, so the test sends its requests: the list of models, and then a chat."""
     (url, key) = re.search(r"`OPENAI_API_BASE_URL=(\S+) OPENAI_API_KEY=(\S+) open-webui serve`", README).groups()
     done = subprocess.run(["curl", "--fail", "--silent", here(url, named) + "/models", "--oauth2-bearer", key], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and '"object":"list"' in done.stdout.replace(" ", ""), done.stdout

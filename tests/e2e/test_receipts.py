@@ -107,7 +107,7 @@ def test_what_cannot_be_told(server, key, tmp_path):
 
 
 def test_another_instruction_set(key, tmp_path):
-    """A machine verifies receipts of every instruction set that it has, by computing with that instruction set."""
+    """A machine verifies receipts of every instruction set that it supports, by computing with that instruction set."""
     for isa in ("avx2", "reference"):
         if isa != "reference" and isa not in run("doctor").stdout:
             continue
@@ -119,7 +119,7 @@ def test_another_instruction_set(key, tmp_path):
 
 
 def test_portable_receipts():
-    """A receipt that was signed on an x86-64 CPU with AVX-512. The bits must be the same here, whatever the CPU."""
+    """A receipt that was signed on an x86-64 CPU with AVX-512. Every other CPU must compute the same bits."""
     for name in ("chat.json", "completions.json"):
         done = run("verify", PORTABLE / name, "--model", ABACUS, "--public-key", PORTABLE / "test.key.pub")
         assert done.returncode == 0 and "bit for bit" in done.stdout, (name, done.stdout, done.stderr)

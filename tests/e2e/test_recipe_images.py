@@ -12,7 +12,7 @@ from test_images import FILES
 from serving import DATA
 
 CHECKPOINTS = DATA / "checkpoints"
-# The first three ids stand in config.json.
+# The first three ids are in config.json.
 IMAGE_TOKENS = {492: "<|image_start|>", 493: "<|image_end|>", 494: "<|patch|>", 495: "<|image|>", 496: "<|tile_x_separator|>",
                 497: "<|tile_y_separator|>"}
 PATCH = 494
@@ -22,8 +22,8 @@ TEMPLATE = ("{{ bos_token }}{% for m in messages %}{% if m.content is string %}{
 
 def narrow_tower(folder):
     """Halves the tower's width. In Llama 4, pixel shuffle joins values to four times the tower's width, and the
-    intermediate size must be equal to that. In the checkpoint it is only two times the width, with which
-    transformers computes no image either. Each tensor keeps its first numbers."""
+    intermediate size must be equal to that. In the checkpoint it is only two times the width, with which transformers also fails. Each
+    tensor keeps its first numbers."""
     path = folder / "model.safetensors"
     data = path.read_bytes()
     size = struct.unpack("<Q", data[:8])[0]

@@ -1,8 +1,7 @@
 """The published recipes, block by block, unchanged.
 
-Exceptions: tests reduce the sizes of a benchmark, which would take hours here, and in recipe 004 change the model
-that its requests name, which differs from the one that it launches. docs/recipes.md lists the blocks that are not
-run.
+Exceptions: tests reduce the sizes of benchmarks, which would take hours. In recipe 004, requests name another model than the recipe
+launches, so tests change the name. docs/recipes.md lists the blocks that are not run.
 
 With SLUICE_TESTED_DEVICE=hip, recipe 003 runs on emulated GPUs: a stand-in replaces HIP's runtime (tests/run.py hip).
 """
@@ -116,7 +115,7 @@ def test_000(tmp_path, quantized):
 def test_000_on_hopper(tmp_path, quantized):
     with place(tmp_path, {"nvidia/Llama-3.3-70B-Instruct-FP8": quantized("modelopt-fp8")}, "9.0") as p:
         with p.launched(block_at(0, 82).text, "http://127.0.0.1:8080"):
-            # The recipe's request names the model of its other branch.
+            # The recipe's request names the model of the recipe's other branch.
             answer = json.loads(p.run(block_at(0, 170).text))
             assert answer["error"]["code"] == 404 and "Llama-3.3-70B-Instruct-FP4" in answer["error"]["message"]
             answer = json.loads(p.run(block_at(0, 170).text.replace("-FP4", "-FP8")))
@@ -135,7 +134,8 @@ def test_001(tmp_path, quantized):
             assert missing(printed, answer) is None
             assert list(answer["choices"][0]) == list(printed["choices"][0])
             scores(p.run(block_at(1, 234).text))
-            # Unchanged, the here-document expands its variables too early, and the script's loop is empty.
+            # Run unchanged: the here-document expands its variables too early, so the script's loop is
+            # empty.
             p.run(block_at(1, 272).text)
             assert p.run(block_at(1, 314).text) == ""
             script = block_at(1, 272).text.replace("<<EOF", "<<'EOF'")
@@ -149,7 +149,7 @@ def test_001(tmp_path, quantized):
 
 @pytest.fixture(scope="module")
 def spark_words():
-    """The arguments of the service's command."""
+    """The arguments of the compose service's command."""
     text = block_at(2, 130).text
     words = re.findall(r'^\s+- "?([^"\n]+)"?$', text[text.index("command:"):text.index("volumes:")], re.M)
     assert words[:3] == ["vllm", "serve", "nvidia/Llama-3.3-70B-Instruct-FP8"]
@@ -183,7 +183,7 @@ def test_002(tmp_path, spark_words, quantized):
 
 
 def test_002_options_that_it_recommends(tmp_path):
-    """A server starts with each of them."""
+    """A server starts with each option that recipe 002 recommends."""
     fragments = [block for block in blocks(2) if block.is_options()]
     assert {block.line for block in fragments} <= RUN[2]
     with place(tmp_path, {"nvidia/Llama-3.3-70B-Instruct-FP8": ABACUS}) as p:
@@ -221,7 +221,7 @@ def test_003(tmp_path, line, model, layout, quantized):
             bench(p, 3, script, 270)
             if layout == "quark-fp8" and TESTED_DEVICE != "hip":  # emulated kernels would take half an hour
                 p.add_lm_eval()
-                # lm_eval also looks up the tokenizer by this name, which must not end in a slash.
+                # lm_eval also loads the tokenizer by this name, which must not end in a slash.
                 scores(p.run('model="%s"\n' % model + block_at(3, 196).text))
 
 
@@ -237,7 +237,7 @@ def test_004(tmp_path, capability, model, checkpoint):
             asked = re.compile(r"nvidia/Llama-4-Scout-17B-16E-Instruct-FP[48]")
             answer = json.loads(p.run(block_at(4, 161).text))
             assert answer["error"]["code"] == 404 and asked.search(answer["error"]["message"]), answer
-            assert model in answer["error"]["message"]  # suggests the right name
+            assert model in answer["error"]["message"]  # suggests the correct name
             answer = json.loads(p.run(asked.sub(model, block_at(4, 161).text)))
             assert missing(example(4, "cmpl-"), answer) is None
             bench(p, 4, smaller(asked.sub(model, block_at(4, 206).text), random_input_len=96, random_output_len=16, num_prompts=32,
@@ -269,7 +269,7 @@ def test_the_scripts_follow_them(tmp_path, name, sizes):
 def test_a_script_does_not_take_another_server_for_its_own(tmp_path):
     with place(tmp_path, {}) as p:
         (tmp_path / "health").write_text("")
-        # On a port that the system chooses and the program prints.
+        # Starts the web server on a port that the system chooses and the program prints.
         result = p.shell("python -u -m http.server 0 --bind 127.0.0.1 >said 2>log & server=$!\n"
                          "until port=$(grep -o 'port [0-9]*' said); do sleep 0.05; done\n"
                          "PORT=${port#port } MODEL=%s %s/recipes/000-vllm-llama33-70b-nvidia.sh; code=$?; kill $server; exit $code"

@@ -7,7 +7,7 @@ import pytest
 
 from serving import ABACUS, run, serving, wait_until
 
-# Few blocks, so that sequences are preempted; small steps, so that prompts are cut.
+# Few blocks, so that sequences are preempted; small steps, so that prompts are divided into chunks.
 SMALL = ("--num-gpu-blocks-override", "10", "--max-model-len", "128", "--max-num-batched-tokens", "64", "--max-num-seqs", "8")
 SECRET = "sk-the-key-of-a-client"
 
@@ -38,7 +38,8 @@ def recorded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recording")
     with serving(ABACUS, "--record", folder, "--api-key", SECRET, *SMALL) as server:
         load(server)
-        # Eight sequences of five blocks do not fit together, whatever the speed; the same prompt twice is found again.
+        # Eight sequences of five blocks do not fit together at any speed. A repeated prompt is found in the prefix
+        # cache.
         asked = {"prompt": "Question: Tom has 3 apples and buys 4 more. How many has he? Answer:", "temperature": 0}
         for more in ({"n": 8, "max_tokens": 60, "ignore_eos": True, "temperature": 1}, {"max_tokens": 4}, {"max_tokens": 4}):
             assert server.request("POST", "/v1/completions", {**asked, **more}, headers={"Authorization": "Bearer " + SECRET})[0] == 200
@@ -88,7 +89,7 @@ def test_no_key_is_recorded(recorded):
         assert file.stat().st_mode & 0o777 == 0o600
         content = file.read_bytes()
         assert SECRET.encode() not in content and b"uthorization" not in content
-        # The salt is in the body, as the client wrote it, and in no event of the engine.
+        # The salt occurs only in the recorded bodies, as the client wrote it, and in no event of the engine.
         assert content.count(b"a salt that is a secret") <= 4
 
 
@@ -99,7 +100,7 @@ def test_until(recorded):
 
 
 def test_differences_are_named(recorded, tmp_path):
-    """Another RoPE base simulates a fault: the first difference is named, and one request suffices to show it."""
+    """Another RoPE base simulates a fault. The output names the first difference, and one request is enough to reproduce it."""
     code, result = replay(recorded, "--rope-theta", "777", "--minimize")
     assert code == 1
     first = result["first_difference"]
@@ -121,7 +122,7 @@ def test_damage_is_told(recorded, tmp_path):
     file.write_bytes(file.read_bytes()[:-1])
     done = run("replay", folder)
     assert done.returncode == 1 and "cut off at byte" in done.stderr
-    assert "dropped here" in done.stdout or "an event is damaged" in done.stdout  # whole events, or a part of one
+    assert "dropped here" in done.stdout or "an event is damaged" in done.stdout  # whole events are missing, or a part of one
     # Answers that are complete before the damage are still compared.
     code, result = replay(folder, "--answers-only")
     assert code == 0 and result["answers"] > 10
@@ -164,7 +165,7 @@ def test_hashes_alone(tmp_path):
 
 
 def test_chat_with_a_schema_keeps_its_steps(tmp_path):
-    """Tokens under a constraint are taken from the recording; steps are as recorded."""
+    """Replay takes tokens under a constraint from the recording, and makes the recorded steps."""
     folder = tmp_path / "chat"
     schema = {"type": "object", "properties": {"answer": {"type": "integer"}}, "required": ["answer"]}
     with serving(ABACUS, "--record", folder) as server:
@@ -178,7 +179,7 @@ def test_chat_with_a_schema_keeps_its_steps(tmp_path):
 
 
 def test_rotation(tmp_path):
-    """The oldest files go; answers of the rest are compared."""
+    """The oldest files are deleted; answers in the remaining files are compared."""
     folder = tmp_path / "small"
     with serving(ABACUS, "--record", folder, "--record-size", "1MiB") as server:
         for i in range(12):

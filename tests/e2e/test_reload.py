@@ -1,4 +1,4 @@
-"""SIGHUP: what a running server reloads; it never ends the server."""
+"""A running server reloads files on SIGHUP; the signal never ends the server."""
 import contextlib
 import fcntl
 import os
@@ -131,7 +131,7 @@ def test_f06_a_hangup_while_it_drains():
 
 
 def test_f06_hangups_while_it_starts():
-    """From the first log line on, SIGHUP ends nothing."""
+    """SIGHUP never ends the program once the first log line is written."""
     with tempfile.NamedTemporaryFile("w", suffix=".log") as log:
         process = subprocess.Popen(command("serve", ABACUS, "--host", "127.0.0.1", "--port", 0, *COMMON), stdout=log, stderr=subprocess.STDOUT,
                                    stdin=subprocess.DEVNULL)
@@ -158,8 +158,8 @@ def test_f06_hangups_while_it_starts():
 
 @contextlib.contextmanager
 def telling_its_help(*words, program):
-    """The program while it writes its help to a pipe that is too small for the text. It is blocked there: it has
-    started, but does not serve yet. Yields the process and a function that reads the rest."""
+    """Starts the program so that it blocks while it writes its help to a pipe that is too small: it has started, but does not serve yet.
+    Yields the process and a function that reads the rest."""
     reader, writer = os.pipe()
     with open(reader, "rb", buffering=0) as pipe:
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)

@@ -1,5 +1,4 @@
-"""Responses that are stored on the disk: which of them exist after a server was killed, and after a server has
-drained."""
+"""Responses stored on disk: which of them exist after a server was killed, and after a drain."""
 import contextlib
 import json
 import signal
