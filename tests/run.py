@@ -3,18 +3,18 @@
 
 Usage: tests/run.py [--ahead=SUITE] test | more | all | slow | sanitizers | fast | SUITE...
 suites: lint unit e2e asan-core tsan-core cuda arm-compile unit-slow e2e-slow asan tsan robustness web distributed arm races machine-code ptx hip
-`test` is e2e and unit, `more` is lint, asan-core, tsan-core, cuda and arm-compile, `all` is both. `--ahead` builds for a later call's suite while e2e runs.
-`slow`, not in `all`, runs the tests that unit and e2e leave out because they take long: tests named `Heavy`, and tests marked slow.
-`sanitizers`, not in `all`, is asan and tsan: most test programs. asan-core and tsan-core are only those of parsers of untrusted input, and of base.
-`fast` runs the unit test programs that changed since they last passed, and lint of the files that changed.
-`web`, not in `all`, tests the web page in a browser. `distributed`, not in `all`, runs ranks as processes, also on several (simulated) machines; needs root.
-`robustness`, not in `all`, runs the tests of the cases in docs/security.md, and stores their results for that page.
-`races`, not in `all`, looks for data races in all kernels (`tsan` checks some of them); tens of minutes.
-`machine-code`, not in `all`, compiles the CUDA kernels for all architectures and checks the machine code; minutes.
-`ptx`, not in `all`, runs the kernels' checks with all shapes on nvcc's PTX (`cuda` runs some of them), and finds seeded faults by what they ask of memory; minutes.
-`hip`, not in `all`, compiles the kernels for AMD GPUs, checks their machine code, and runs them on a stand-in of HIP's runtime; minutes.
-`arm`, not in `all`, compiles for aarch64 and runs tests under qemu, for CPUs with and without newer instructions; slow.
-Exits with 1 if a test failed or a suite ran nothing.
+`test` is e2e and unit, `more` is lint, asan-core, tsan-core, cuda and arm-compile, `all` is both. `--ahead` makes the builds for SUITE,
+which a later call runs, while e2e runs. `slow`, not in `all`, runs the tests that unit and e2e leave out because they take long: tests
+named `Heavy`, and tests marked slow. `sanitizers`, not in `all`, is asan and tsan: most test programs. asan-core and tsan-core are only
+those of parsers of untrusted input, and of base. `fast` runs the unit test programs that changed since they last passed, and lint of the
+files that changed. `web`, not in `all`, tests the web page in a browser. `distributed`, not in `all`, runs ranks as processes, also on
+several (simulated) machines; needs root. `robustness`, not in `all`, runs the tests of the cases in docs/security.md, and stores their
+results for that page. `races`, not in `all`, looks for data races in all kernels (`tsan` checks some of them); takes tens of minutes.
+`machine-code`, not in `all`, compiles the CUDA kernels for all architectures and checks the machine code; takes minutes. `ptx`, not in
+`all`, runs the kernels' checks with all shapes on nvcc's PTX (`cuda` runs some of them), and must detect seeded faults by their memory
+accesses; takes minutes. `hip`, not in `all`, compiles the kernels for AMD GPUs, checks their machine code, and runs them on a fake HIP
+runtime; takes minutes. `arm`, not in `all`, compiles for aarch64 and runs tests under qemu, for CPUs with and without newer instructions;
+slow. Exits with 1 if a test failed or a suite ran nothing.
 """
 import concurrent.futures
 import contextlib
@@ -44,13 +44,13 @@ CUDA_VENV = ROOT / ".venv-cuobjdump"
 CUDA_ARCHITECTURE = "90"
 CUDA_FOLDER = "cuda-test"
 ARM_COMPILER = "aarch64-linux-gnu-g++"
-# Only hanging programs take this long: a test program, all of e2e, a single test of e2e.
+# Time limits that only hanging programs reach: for a test program, all of e2e, a single test of e2e.
 PROGRAM_TIMEOUT_S = 1800
 E2E_TIMEOUT_S = 5400
 E2E_TEST_S = 1200
 # Maximum number of failed end-to-end tests that run again, alone; the first run shares the machine with builds.
 MOST_AGAIN = 3
-# For a program under qemu, which shares the machine with other work.
+# Time limit for a program under qemu on a busy machine.
 EMULATED_TIMEOUT_S = 4 * PROGRAM_TIMEOUT_S
 # Interval of a build's progress messages.
 BUILD_NEWS_S = 15
@@ -66,15 +66,14 @@ TSAN_CORE = ["base"]
 # The program that checks kernels for races, and the parts that `all` includes.
 RACES = "kernel_races"
 RACES_CORE = ["instructions", "linear", "grouped_linear", "attention", "lora"]
-# For aarch64: folders whose tests run under qemu; and emulated CPUs, each with its kernels (the best last) and the
-# kernel tests to run. qemu has no memory limits of its own, and an aarch64 program cannot start another one, which
-# death tests need.
+# For aarch64: folders whose tests run under qemu; and emulated CPUs, each with its kernels (the best last) and the kernel tests to run.
+# qemu does not enforce memory limits, and an aarch64 program under it cannot start another one, as death tests require.
 ARM_FOLDERS = ["base", "checkpoint", "engine", "hardware", "kernels", "models", "tensor"]
 ARM_FILTER = "*:-*Heavy*:*DeathTest*"
 # The CUDA emulation has no code specific to aarch64, and takes qemu hours.
 ARM_KERNELS_FILTER = ARM_FILTER + ":*KernelChecks*:SeededOrders*:DeviceLinear*:ExpertProducts*"
-# The engine's promise is tested only with adapters, whose test also queries the base model. The promise tests of each
-# model take more than twenty minutes under qemu, and the tests of `models` cover every format and family.
+# Of the engine's tests of bit-identical answers, only the adapters' test runs; it also queries the base model. The tests for each model
+# take more than twenty minutes under qemu, and the tests of `models` cover every format and family.
 ARM_FILTERS = {"engine": "AdapterPromiseTest.*", "models": ARM_FILTER + ":*Device*"}
 ARM_CPUS = {"max": ("reference portable neon neon_dotprod neon_bf16", ARM_KERNELS_FILTER),
             "neoverse-n1": ("reference portable neon neon_dotprod", "DispatchTest.*:PortableTest.*:Isa/LinearTest*neon_dotprod"),
@@ -83,24 +82,23 @@ ARM_CPUS = {"max": ("reference portable neon neon_dotprod neon_bf16", ARM_KERNEL
 ARM_COMPILED = ["sluice_kernels_neon", "sluice_kernels_neon_dotprod", "sluice_kernels_neon_bf16", "hardware_test"]
 # The bundled model's answers, and small checkpoints compared with transformers.
 ARM_E2E = ["tests/e2e/test_calculator.py", "tests/e2e/test_golden.py", "tests/e2e/test_receipts.py::test_portable_receipts", "-k", "not held_out"]
-# For AMD's GPUs: the test programs that use the device that SLUICE_TESTED_DEVICE names, and their tests that do; the end-to-end tests;
-# and the parts of selftest that run on gfx942, too, and in other orders of threads.
+# For AMD GPUs: the tests of each test program that use the device named by SLUICE_TESTED_DEVICE; the end-to-end tests; and the parts of
+# selftest that run also on gfx942, and with threads in other orders.
 HIP_TESTS = {"models": "Checkpoints/DeviceDenseTest.*:Checkpoints/DeviceExpertsTest.*:DeviceRoundedInputsTest.*",
              "engine": "EngineDraws.AnEmulatedDevice*:AsyncScheduling.*:Graphs.HeavyAnswersAreThoseOfStepsThatAreLaunched",
              "selftest": "Measurements.*"}
 HIP_E2E = ["tests/e2e/test_recipes.py", "tests/e2e/test_device.py", "tests/e2e/test_gpu_report.py", "-k",
            "test_003 or (test_device and not energy and not without_a_gpu) or (test_gpu_report and not lent and not say_why)"]
 HIP_PARTS = ["instructions", "linear", "attention"]
-LEAST_LIBRARY_ROWS = 30  # of selftest's part for products of the vendor's library
-# Folders that the address sanitizer leaves out to save time: their parts have tests elsewhere, and they read untrusted
-# input only through those parts.
+LEAST_LIBRARY_ROWS = 30  # minimum rows of selftest's part `library`
+# Folders that are not tested with AddressSanitizer, to save time. They read untrusted input only through code of other folders, which is
+# tested there.
 NOT_ASAN_FOLDERS = ["cli", "selftest"]
-# Tests that take long; they have a suite of their own.
+# Tests that take long; the suites with `-slow` run them.
 SLOW_FILTER = "*Heavy*"
 NOT_SLOW_FILTER = "*:-" + SLOW_FILTER
-# Tests that take minutes under a sanitizer and add no path through a parser: emulated kernels access the same memory in
-# other orders of warps and with other instructions, and grouped products use linear's tiles. The parsers' own tests
-# also read the replayed answers.
+# Leaves out tests that take minutes under a sanitizer and add no coverage. Kernels emulated with other warp orders and instructions access
+# the same memory. Grouped products use the tiles of linear. The parsers' other tests also read the replayed answers.
 SANITIZER_FILTER = os.environ.get("SLUICE_SANITIZER_FILTER", "*:-*Heavy*:Parsers/ReplayTest.*:*Kernel*/grouped_linear:*PassInSeededOrders*:*PassWithoutE4m3*")
 
 
@@ -129,7 +127,7 @@ def run(argv, **kw):
 
 
 def retried(argv):
-    """Runs a command that downloads; exits if it fails repeatedly."""
+    """Runs a command that downloads; retries it, and exits if all attempts fail."""
     for pause in [*PAUSES_S, None]:
         result = run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if result.returncode == 0:
@@ -143,7 +141,7 @@ def retried(argv):
 
 
 def threads_of(pid):
-    """The state of each thread: running, or what it waits for."""
+    """The state of each thread: running, or the kernel function in which it waits."""
     lines = []
     for task in sorted(pathlib.Path("/proc", str(pid), "task").glob("*")):
         try:
@@ -206,9 +204,8 @@ def without_passed(output):
 
 
 class BuildsAhead:
-    """Builds what later suites need while earlier tests run that use few processors. These builds have low
-    priority. A suite that needs a build waits until it is done, and then builds as usual. Nothing is printed
-    here, not even an error."""
+    """Makes the builds of later suites at low priority while earlier tests use few processors. A suite that needs such a build waits until
+    it is done, and then builds as usual. This class prints nothing, not even an error."""
 
     def __init__(self):
         self.wanted = []  # presets and their targets
@@ -240,7 +237,7 @@ def configure(preset, name, options=()):
 
 
 def build(preset, targets=(), name=None, options=()):
-    """Configures if necessary and builds; on failure, the build's own output is the message."""
+    """Configures if necessary and builds; on failure, prints the build's output."""
     builds_ahead.wait()
     name = name or preset
     folder = configure(preset, name, options)
@@ -278,7 +275,7 @@ def run_gtest(tally, suite, command, test_filter="*", environment=None, kept=Non
     start = time.time()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         report = pathlib.Path(scratch) / "report.json"
-        # A temporary folder per run: two suites may run at once, and files of earlier runs must not be found.
+        # A temporary folder per run: two suites may run at once, and a test must not find files of earlier runs.
         own_folder = pathlib.Path(scratch) / "tmp"
         own_folder.mkdir()
         code, output = run_in(own_folder, [*command, "--gtest_output=json:%s" % report, "--gtest_filter=%s" % test_filter],
@@ -318,7 +315,7 @@ def unit_slow(tally):
 
 
 def fast(tally):
-    """Runs the unit test programs that differ from those that last passed, byte for byte: all that link changed code."""
+    """Runs the unit test programs whose bytes differ from the program that last passed, that is, those that link changed code."""
     folder = build("release")
     passed = folder / "passed"
     passed.mkdir(exist_ok=True)
@@ -396,7 +393,7 @@ def tsan(tally):
 
 
 def races(tally):
-    """All checks of the kernels, with their threads as fibers of the thread sanitizer."""
+    """All checks of the kernels, whose threads are fibers of ThreadSanitizer."""
     run_units(tally, "races", build("tsan", [RACES + "_test"]), [RACES], environment={"RACES": "all"})
 
 
@@ -430,9 +427,9 @@ def pytest_counts(report):
 
 
 def run_pytest(tally, suite, report, words, environment=None, tries=1):
-    """Runs tests in the virtual environment of the end-to-end tests; their JUnit file is written to `report`. If `tries` is
-    more than one, up to MOST_AGAIN failed tests run again, alone; the output of their first run is still printed, as it may
-    show a rare fault."""
+    """Runs tests in the virtual environment of the end-to-end tests; their JUnit file is written to `report`. If `tries` is more than one,
+    up to MOST_AGAIN failed tests run again, without other load. The output of their first run is still printed, as it may show a rare
+    fault."""
     make_venvs()
     start = time.time()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as kept:
@@ -507,7 +504,7 @@ def nvcc(folder):
 
 
 def cuobjdump(folder):
-    """The toolkit's cuobjdump, or that of its wheel; nvdisasm is in the same folder."""
+    """cuobjdump from the toolkit, or from its wheel; nvdisasm is in the same folder."""
     beside = nvcc(folder).resolve().parent
     if (beside / "cuobjdump").exists() and (beside / "nvdisasm").exists():
         return beside / "cuobjdump"
@@ -526,7 +523,7 @@ def cuda_for_arm(folder):
         if "-DSLUICE_CUDA" not in words or source.suffix != ".cc" or ROOT / "src" not in source.parents:
             continue
         kept = [word for word in words if re.match(r"-(D|W|std=)|-I%s" % re.escape(str(ROOT)), word)]
-        # CUDA's headers are the same for both; headers of Debian's packages come after the cross compiler's own.
+        # CUDA's headers are the same for both hosts; search Debian's headers after those of the cross compiler.
         system = [words[i + 1] for i, word in enumerate(words) if word == "-isystem"]
         result = run([ARM_COMPILER, "-fsyntax-only", *kept, *["-isystem" + path for path in system], "-idirafter", "/usr/include", source],
                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -537,7 +534,7 @@ def cuda_for_arm(folder):
 
 
 def cuda_options(release):
-    """Options of the CUDA build: one architecture, and the host part taken from the build `release`."""
+    """Options of the CUDA build: one architecture, and the host code of the build `release`."""
     return ["-DSLUICE_CUDA_ARCHITECTURES=%s" % CUDA_ARCHITECTURE, "-DSLUICE_PLAIN_BUILD=%s" % release]
 
 
@@ -607,8 +604,8 @@ def machine_code(tally):
 
 # The kernels' accesses to memory and uses of tensor cores; SLUICE_WRITE_COUNTS=1 writes the page again.
 PTX_COUNTS = ROOT / "docs" / "cuda-memory.md"
-# Faults that change no result, one that host and device share, or that only a GPU would show: a header, its line, the line with the fault, and a
-# kernel that has it.
+# Seeded faults: header, original line, faulty line, and a kernel that contains it. They change no result, change host and device alike, or
+# would show only on a GPU.
 AWAITS = "  AwaitEarlierKernels();\n"
 INPUTS = """  SLUICE_UNROLL
   for (int i = 0; i < Shape::kStages - 1; ++i) {
@@ -698,7 +695,7 @@ def check_mutants(tally, program, compiler, folder):
 
 
 def hip(tally):
-    """The kernels for AMD GPUs: their machine code, and the program on GPUs of a stand-in of HIP's runtime."""
+    """Checks the machine code of the kernels for AMD GPUs, and the program on emulated GPUs of a fake HIP runtime."""
     run(["tools/install_packages.sh", "hip"], check=True)
     folder = build("hip", ["sluice", "fake_hip", "hip_device_test", *["%s_test" % name for name in HIP_TESTS]])
     start = time.time()
@@ -718,8 +715,8 @@ def hip(tally):
 
 
 def hip_program(tally, program, there):
-    """What the program reports without a runtime, GPUs or RCCL, and its checks of the kernels: for both
-    architectures, and with threads in other orders."""
+    """Checks the program's messages without a HIP runtime, GPUs or RCCL, and runs its kernel checks for both architectures, and with
+    threads in other orders."""
     start = time.time()
     faults, total = [], 0
 
@@ -813,7 +810,7 @@ def arm_compile(tally):
 
 
 def cuda_for_arm_hosts(tally):
-    """One kernel and the device's source, cross-compiled by nvcc: code of both processors in an object for aarch64."""
+    """Cross-compiles one kernel and the device's source with nvcc; each object for aarch64 must contain host code and GPU code."""
     run(["tools/cuda_toolkit.sh"], check=True)
     kernel = "src/kernels/CMakeFiles/sluice_cuda_kernels.dir/cuda/silu_mul.cu.o"
     folder = build("cuda-arm", [kernel, "sluice_device_cuda"], "cuda-arm-test", ["-DSLUICE_CUDA_ARCHITECTURES=120"])
@@ -830,7 +827,8 @@ def cuda_for_arm_hosts(tally):
 
 
 def arm(tally):
-    """Bit-identical answers are tested by the programs of models and engine; through HTTP this would take qemu half an hour."""
+    """Tests aarch64 under qemu. The test programs of models and engine test bit-identical answers, since over HTTP this would take half an
+    hour."""
     folder = build("arm", ["sluice", *[name + "_test" for name in ARM_FOLDERS]])
     emulator = unit_programs(folder, ARM_FOLDERS)[0][1][:-1]
     program = folder / "bin" / "sluice"
@@ -860,10 +858,10 @@ def arm(tally):
 SUITES = {"lint": lint, "unit": unit, "fast": fast, "e2e": e2e, "asan-core": asan_core, "tsan-core": tsan_core, "cuda": cuda, "arm-compile": arm_compile,
           "unit-slow": unit_slow, "e2e-slow": e2e_slow, "asan": asan, "tsan": tsan, "robustness": robustness, "web": web, "distributed": distributed,
           "arm": arm, "races": races, "machine-code": machine_code, "ptx": ptx, "hip": hip}
-# Suites whose builds are made while e2e runs, with preset and targets.
+# Suites whose builds run during e2e, with preset and targets.
 BUILT_AHEAD = {"unit": lambda: ("release", ["all"]), "asan-core": lambda: ("asan", programs_of(ASAN_CORE)),
                "tsan-core": lambda: ("tsan", programs_of(TSAN_CORE))}
-# `test` is what a change needs before review; `more` is also needed before merging.
+# A change must pass `test` before review, and also `more` before it is merged.
 GROUPS = {"test": ["e2e", "unit"], "more": ["lint", "asan-core", "tsan-core", "cuda", "arm-compile"],
           "slow": ["unit-slow", "e2e-slow"], "sanitizers": ["asan", "tsan"]}
 GROUPS["all"] = GROUPS["test"] + GROUPS["more"]
@@ -882,7 +880,7 @@ def main(words):
     builds_ahead.wanted = [wanted() for suite, wanted in BUILT_AHEAD.items() if suite in names or suite in ahead]
     for name in names:
         SUITES[name](tally)
-    # Repeated for readers who see only the end of a long log.
+    # Print the faults again, for readers who see only the end of a long log.
     for suite, detail in tally.faults:
         print("failed: %s\n%s" % (suite, detail[-LAST_WORDS:]))
     for suite in tally.empty:

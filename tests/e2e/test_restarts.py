@@ -119,7 +119,7 @@ def test_rolling_restarts_lose_nothing(tmp_path, make):
             return False
 
         wait_until(answers, "the proxy does not listen")
-        time.sleep(1)  # for HAProxy's health checks
+        time.sleep(1)  # wait for HAProxy's health checks
         for thread in threads:
             thread.start()
         wait_until(lambda: seen["whole"] >= CLIENTS, lambda: str(words[:3]))

@@ -1,4 +1,4 @@
-"""What a server refuses to strangers, and what it refuses from an untrusted model."""
+"""Requests that a server refuses without a key, and code that it refuses from an untrusted model."""
 import contextlib
 import http.client
 import json
@@ -74,7 +74,7 @@ def test_all_but_health_can_be_protected():
 
 
 def test_f11_a_log_that_nobody_reads_holds_nothing_up():
-    """The unread log delays neither answers nor the drain after SIGTERM."""
+    """A log that nobody reads delays neither answers nor the drain after SIGTERM."""
     reading, writing = os.pipe()
 
     def unread(words, **kw):

@@ -1,4 +1,5 @@
-"""`sluice shadow`: forwards to another server, byte for byte, and judges its answers. The other server is our own with altered options."""
+"""`sluice shadow` forwards to another server, byte for byte, and judges the answers. In these tests, the other server is sluice with other
+options."""
 import concurrent.futures
 import contextlib
 import http.client
@@ -99,7 +100,7 @@ def test_equal_answers(upstream, tmp_path):
 
 
 def test_another_dtype(upstream, tmp_path):
-    """Float32 upstream, BF16 here: with a wide epsilon, every difference is a tie."""
+    """The upstream computes in float32, the shadow in BF16: with a wide epsilon, every difference counts as a tie."""
     with serving(ABACUS, "--dtype", "float32") as other, shadowing(tmp_path, other.url, "--epsilon", "2") as shadow:
         for mark in ("", "!!", "??"):
             for i in range(40):
@@ -112,7 +113,7 @@ def test_another_dtype(upstream, tmp_path):
 
 
 def test_other_numbers(tmp_path):
-    """The upstream has another RoPE base: the numbers differ, and the upstream's own logprobs show it."""
+    """The upstream has another RoPE base. Its answers differ, and the logprobs requested from it show a real difference."""
     with serving(ABACUS, "--hf-overrides", '{"rope_theta": 20000.0}') as other, shadowing(tmp_path, other.url) as shadow:
         ask(shadow, 12)
         report = shadow.finish()
@@ -155,7 +156,7 @@ def test_another_tokenizer(tmp_path):
 
 
 def test_another_sampler(tmp_path):
-    """Greedy requests to a server with a default penalty; sampled ones to a server that ignores top_k."""
+    """Sends greedy requests to a server with a default penalty, and sampled requests to a server that ignores top_k."""
     with serving(ABACUS, "--override-generation-config", '{"repetition_penalty": 30.0}') as other, \
             shadowing(tmp_path / "greedy", other.url) as shadow:
         ask(shadow)
@@ -171,7 +172,7 @@ def test_another_sampler(tmp_path):
 
 @contextlib.contextmanager
 def changed_by_proxy(url, fields, keys=None):
-    """A server in front of another, which changes fields of requests and appends their paths and keys to `keys`."""
+    """A proxy that changes fields of requests and appends their paths and keys to `keys`."""
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             text = self.rfile.read(int(self.headers["content-length"]))
@@ -270,7 +271,7 @@ def test_streams_are_not_delayed_by_comparisons(upstream, tmp_path):
 
 
 def test_events_pass_one_by_one(upstream, tmp_path):
-    """The first event of a stream arrives before its last is sent."""
+    """The first event of a stream arrives before the last one is sent."""
     with shadowing(tmp_path, upstream.url) as shadow, socket.create_connection(("127.0.0.1", shadow.port), timeout=300) as connection:
         body = json.dumps({"prompt": "Question:", "max_tokens": 400, "ignore_eos": True, "stream": True})
         connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"

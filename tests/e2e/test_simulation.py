@@ -1,4 +1,4 @@
-"""`serve --simulate`, `plan` and `fit`: a server without weights, whose steps take the time that another machine would need."""
+"""`serve --simulate`, `plan` and `fit`. The server has no weights; its steps take the time that another machine would need."""
 import json
 import re
 import shutil
@@ -13,7 +13,7 @@ LLAMA = DATA / "simulation" / "llama-70b-fp8"
 
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
-    """A folder with the shape of Llama 70B in FP8 and a small tokenizer, and no weights."""
+    """A folder with the configuration of Llama 70B in FP8 and a small tokenizer, without weights."""
     folder = tmp_path_factory.mktemp("llama")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json"):
         if (ABACUS / name).exists():
@@ -79,8 +79,8 @@ def test_constraints_are_respected(server):
 
 
 def test_steps_take_the_time_of_the_device(server):
-    # Reading 70 GB in two halves at 4.8 TB/s, 80 layers and the host's part take 11 to 16 ms per step, here a tenth
-    # of that. On a busy machine a step takes longer.
+    # A step reads 70 GB in two halves at 4.8 TB/s. With 80 layers and the host's part it takes 11 to 16 ms; this
+    # simulation runs ten times as fast. On a busy machine a step takes longer.
     start = time.monotonic()
     server.complete("1", max_tokens=201, ignore_eos=True)
     assert time.monotonic() - start > 0.2
@@ -99,7 +99,7 @@ def test_bench_serve_measures_the_device(server, llama, tmp_path):
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "r.json").read_text())
     assert result["completed"] == 16
-    # The TPOT of the device is about 13 ms. The simulation here is ten times as fast. On a busy machine it takes
+    # The device's TPOT is about 13 ms; this simulation runs ten times as fast. On a busy machine it takes
     # longer.
     assert result["mean_tpot_ms"] > 0.8
     fitted = run("fit", tmp_path / "r.json", "--like", "H200", "--model", LLAMA, "--tensor-parallel-size", 2, "--name", "Ten",
@@ -141,7 +141,7 @@ def test_answers_end_by_themselves_after_the_mean_length(llama):
 
 
 def test_engines_of_data_parallelism_have_devices_of_their_own(llama):
-    """Twice the devices: the same cache for each engine, and as many steps at a time."""
+    """Two engines on twice the devices: each has the same cache as one engine, and two steps run at a time."""
     flags = ("--simulate-speed", 20, "--max-model-len", 4096)
     with serving(llama, "--simulate", "H200x2", *flags) as one, serving(llama, "--simulate", "H200x4", "-dp", 2, *flags) as two:
         blocks = [re.search(r"KV cache size: (\d+) tokens", server.log())[1] for server in (one, two)]

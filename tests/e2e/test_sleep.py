@@ -1,4 +1,4 @@
-"""Sleep mode: memory is released, answers have the same bits afterwards, requests meanwhile wait or are rejected."""
+"""Sleep mode: memory is released, requests during sleep wait or are rejected, and answers after it have the same bits."""
 import json
 import shutil
 import threading
@@ -22,7 +22,7 @@ def answer(server):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A model whose weights and cache are most of the process's memory: the bundled one with larger layers and random weights."""
+    """The bundled model with larger layers and random weights, so that weights and cache are most of the process's memory."""
     folder = tmp_path_factory.mktemp("large") / "model"
     shutil.copytree(ABACUS, folder)
     config = json.loads((folder / "config.json").read_text())
@@ -33,7 +33,7 @@ def large(tmp_path_factory):
 
 @pytest.mark.parametrize("flags", [[], ["-tp", 2]], ids=["alone", "ranks"])
 def test_memory_is_given_back(large, flags):
-    """Also the memory of a group's ranks."""
+    """Sleep releases memory, also in the ranks of a group."""
     with serving(large, "--load-format", "dummy", "--enable-sleep-mode", "--kv-cache-memory-bytes", "512M", "--max-model-len", 512, *flags, env=DEV) as server:
         before = answer(server)
         full = resident_kib(server)
@@ -77,7 +77,7 @@ def test_requests_are_refused_if_asked_for():
 
 
 def test_what_runs_ends_before(abacus):
-    """A stream in progress: mode=abort ends it, mode=wait lets it finish; the server sleeps after both."""
+    """For a stream in progress, mode=abort ends it and mode=wait lets it finish; the server sleeps in both cases."""
     with serving(ABACUS, "--enable-sleep-mode", env=DEV) as server:
         for mode, reasons in (("wait", {"length"}), ("abort", {"abort", "length"})):
             ends = []

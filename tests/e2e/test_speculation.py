@@ -1,4 +1,4 @@
-"""Draft tokens: a step may give more than one token, and the answers do not change."""
+"""Draft tokens: a step may produce more than one token, and the answers do not change."""
 import json
 import re
 import shutil
@@ -87,7 +87,7 @@ def drafts(server):
 
 
 def test_a_draft_of_the_same_weights_is_always_right(expected):
-    """Except where the answer ends first, or a constraint requires another token."""
+    """A draft is rejected only where the answer ends first, or where a constraint requires another token."""
     with serving(ABACUS, "--speculative-config", draft(ABACUS, adaptive=False)) as server:
         assert answers(server) == expected
         proposed, accepted = drafts(server)
@@ -96,7 +96,7 @@ def test_a_draft_of_the_same_weights_is_always_right(expected):
 
 
 def test_a_draft_that_is_asked_only_where_it_pays_changes_nothing(expected):
-    """How often the draft is used depends on the machine's load; unit tests of the policy check that."""
+    """How often the draft is used depends on the machine's load, so only unit tests of the policy check it."""
     with serving(ABACUS, "--spec-model", ABACUS, "--spec-tokens", "4") as server:
         assert answers(server) == expected
 
@@ -121,7 +121,7 @@ def test_a_draft_of_another_model_changes_nothing(flags):
 
 
 def test_the_head_of_the_bundled_model(expected):
-    """Its problems take less than half as many steps as tokens, and the answers are the same."""
+    """With the draft head, problems take less than half as many steps as tokens, and the answers are the same."""
     head = {"method": "eagle3", "model": str(ABACUS.with_name("abacus-eagle3")), "num_speculative_tokens": 3, "adaptive": False}
     questions = [json.loads(line)["question"] for line in (ABACUS / "heldout.jsonl").read_text().splitlines()[:30]]
 

@@ -1,4 +1,4 @@
-"""Errors at start, each one sentence with its exit code, and how the program ends."""
+"""Errors at start, each with one sentence and its exit code, and the ways in which the program ends."""
 import contextlib
 import json
 import resource
@@ -206,14 +206,15 @@ def test_f05_drain():
                 status, _ = server.get("/health")
                 assert status == 503
             except OSError:
-                pass  # it does not listen any more
+                pass  # the server does not listen
             rest = b"".join(iter(lambda: client.recv(1 << 16), b""))
         assert b'"completion_tokens":1500' in rest and b"data: [DONE]" in rest, rest[-1000:]
         assert server.process.wait(PATIENCE_S) == 0
 
 
 def test_f06_second_signal_ends_at_once():
-    # More work than any machine can do before the second signal; a full drain would end with 0.
+    # More work than any machine can do before the second signal, so the drain cannot complete,
+    # which would give exit code 0.
     with serving(ABACUS, "--max-model-len", 8192, "--num-gpu-blocks-override", 16384, "--shutdown-timeout", PATIENCE_S) as server:
         with streaming(server, max_tokens=8000, n=32, temperature=1):
             server.process.send_signal(signal.SIGTERM)
@@ -230,7 +231,7 @@ def test_health_while_loading_and_words_when_ready(tmp_path):
 
 
 def test_r01_more_connections_than_the_shell_lets_files_be_open():
-    """The limit is raised as far as allowed."""
+    """The server raises the soft limit of open files as far as allowed."""
     with serving(LLAMA, preexec_fn=lambda: limit_files(64)) as server:
         with contextlib.ExitStack() as clients:
             for _ in range(100):
@@ -261,7 +262,7 @@ def test_f11_closed_output():
 
 
 def test_check_says_whether_a_server_would_start(tmp_path):
-    """Like nginx -t: prints the plan with exit code 0, or the error with its code; nothing ever listens."""
+    """Like nginx -t, --check prints the plan with exit code 0, or the error with its code; it never listens on a port."""
     port = free_port()
     good = run("serve", ABACUS, "--check", "--host", "127.0.0.1", "--port", port, "--max-model-len", 512)
     assert good.returncode == 0, good.stderr
@@ -303,7 +304,7 @@ def test_a_batch_of_which_everything_fails_has_failed(tmp_path):
 
 @pytest.mark.parametrize("kibibytes", [50_000, 60_000, 80_000, 100_000, 120_000])
 def test_a_limit_of_memory_is_named_as_such(kibibytes):
-    """ulimit -v: whatever allocation fails first, the error mentions memory, and not only a limit of threads."""
+    """Under ulimit -v, the error mentions memory, and not only a limit of threads, whichever allocation fails first."""
     done = run("serve", ABACUS, "--port", 0, "--max-model-len", 512, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (kibibytes << 10,) * 2))
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode in (1, 3, 4), done
@@ -317,7 +318,7 @@ def on_a_disk(folder, options, *words):
 
 
 def test_where_a_file_cannot_be_written_the_code_says_why(tmp_path):
-    """4 for a full disk, 3 for a read-only one, 2 for a place that does not exist."""
+    """The exit code is 4 for a full disk, 3 for a read-only disk, 2 for a folder that does not exist."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
         pytest.skip("this machine lets nobody mount")
     disk = tmp_path / "disk"
@@ -330,6 +331,6 @@ def test_where_a_file_cannot_be_written_the_code_says_why(tmp_path):
                           (("quantize", ABACUS, "--to", "fp8-dynamic"), "")):
         for options, code, said in (("size=4k", 4, "No space left"), ("ro", 3, "Read-only"), ("size=4k", 2, "No such file")):
             if code == 2 and words[0] == "quantize":
-                continue  # it creates the folders
+                continue  # this command creates the folders
             done = on_a_disk(disk, options, *words, disk / ("none/x" if code == 2 else "x"))
             assert done.returncode == code and said in done.stderr and option in done.stderr, (words[0], options, done.returncode, done.stderr)

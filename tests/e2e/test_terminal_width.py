@@ -64,7 +64,7 @@ def test_help_and_greeting_in_40_columns(tmp_path, abacus):
         wait_until(lambda: one.text().endswith("\n>"), one.text, 60)
 
 
-# Commands that end by themselves, with messages, warnings or errors.
+# Commands that end without a signal, with messages, warnings or errors.
 PRINTING = [("help",), ("serve", "-h"), ("serve", "/no/such"), ("doctor",), ("inspect", ABACUS), ("list",), ("version",), ("explain-options", "port"),
             ("chat", ABACUS, QUESTION, "--max-tokens", 4), ("nonsense",), ("recipe", "lint", "/no/such")]
 

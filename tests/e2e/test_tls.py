@@ -51,8 +51,8 @@ def s_client(port, *words):
 
 
 def test_a04_a05_tls(folder):
-    """curl trusts the certificate and gets answers, including streams; old TLS versions are rejected; a new certificate is
-    used without a restart while a stream continues, and a bad one is ignored."""
+    """curl trusts the certificate and gets answers, including streams. Old TLS versions are rejected. A new certificate is used without a
+    restart while a stream continues; an invalid certificate is ignored."""
     certificate, key = make_certificate(folder, "first")
     second_certificate, second_key = make_certificate(folder, "second")
     with starting("--ssl-certfile", certificate, "--ssl-keyfile", key, "--enable-ssl-refresh") as (process, log):

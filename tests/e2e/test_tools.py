@@ -1,4 +1,4 @@
-"""Required tool calls: whatever the model, the answer has them in the requested form, whole and streamed."""
+"""Required tool calls: with every model, answers contain them in the requested format, whole and streamed."""
 import json
 
 import pytest
@@ -31,7 +31,7 @@ def is_call(call, names):
 
 
 def streamed(server, fields):
-    """A stream's content in the form of a whole answer's choice."""
+    """A stream's content as the choice of a whole answer."""
     status, _, raw = server.request("POST", "/v1/chat/completions", {**fields, "stream": True})
     assert status == 200, raw
     calls, content, finish = [], "", None
@@ -89,7 +89,7 @@ def test_a_thought_whole_and_streamed():
         assert not any(delta.get("content") for delta in deltas)
         status, hidden = server.post("/v1/chat/completions", {**fields, "include_reasoning": False})
         assert status == 200 and not hidden["choices"][0]["message"]["reasoning"]
-        # The prompt leaves no reasoning open, so a constraint holds from the first word.
+        # The prompt leaves no reasoning block open, so a constraint applies from the first token.
         status, held = server.post("/v1/chat/completions", {**fields, "structured_outputs": {"choice": ["yes"]}})
         assert held["choices"][0]["message"]["content"] == "yes" and not held["choices"][0]["message"]["reasoning"]
     with serving(ABACUS, "--max-model-len", 512, "--reasoning-parser", "deepseek_r1", "--structured-outputs-config", '{"enable_in_reasoning": true}') as server:
@@ -98,7 +98,7 @@ def test_a_thought_whole_and_streamed():
 
 
 def test_a_function_of_a_namespace(caller):
-    """The model sees a single name; the client gets its two parts."""
+    """The model gets namespace and function as a single name; the client gets the two parts."""
     tools = [{"type": "namespace", "name": "mcp__trips", "tools": [{"type": "function", **TOOLS[1]["function"]}]}]
     fields = {"model": "m", "input": "Tom has 3 apples.", "tools": tools, "tool_choice": "required", "max_output_tokens": 300, "temperature": 0,
               "frequency_penalty": 1, "parallel_tool_calls": False}

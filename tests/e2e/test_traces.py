@@ -88,8 +88,8 @@ def test_a_span_of_each_request():
             assert seconds["time_to_first_token"] <= seconds["e2e"]
             assert abs(seconds["e2e"] - (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9) < 1e-3
 
-            # A request without a caller begins a trace; one that its caller does not sample has no span; each prompt
-            # has a span.
+            # A request without traceparent begins a trace. A request whose traceparent is not sampled has no span.
+            # Each prompt has a span.
             not_sampled = {"traceparent": "00-%s-%s-00" % (TRACE, CALLER)}
             assert server.post("/v1/completions", {**body, "n": 1}, headers=not_sampled)[0] == 200
             assert server.post("/v1/completions", {**body, "n": 1, "prompt": ["Tom", "Ann"]})[0] == 200
@@ -114,7 +114,7 @@ def test_a_span_of_each_request():
 
 
 def test_a_dead_collector_holds_nothing_up():
-    """A collector that refuses connections, and one that accepts them but is silent: neither delays answers or the server's end."""
+    """A collector that refuses connections, or accepts them but never answers, delays neither answers nor the server's end."""
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

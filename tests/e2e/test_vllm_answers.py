@@ -1,4 +1,4 @@
-"""Recorded requests get the same answers as from the real vLLM: status, structure, errors, and in float32 the same text and logprobs."""
+"""Recorded requests get the same answers as vLLM gave: status, structure, errors, and in float32 the same text and logprobs."""
 import json
 
 import pytest
@@ -11,14 +11,15 @@ SERVERS = {
     "base": COMMON,
     "keys": (*COMMON, "--api-key", "sk-bead-0001", "sk-bead-0002", "--enable-tokenizer-info-endpoint", "--enable-request-id-headers"),
 }
-# vLLM has these routes only for pooling models; here their errors name the alternative (test_pooling.py).
+# vLLM has these routes only for pooling models; sluice's errors for other models name the alternative
+# (test_pooling.py).
 POOLING = {"/v1/embeddings", "/pooling", "/classify", "/score", "/v1/score", "/rerank", "/v1/rerank", "/v2/rerank"}
 # Fields that may be null or have a value.
 EITHER = {"stop_reason", "finish_reason", "logprobs"}
 # Fields of a model's card that clients of other servers read.
 OF_A_CARD = {"type", "display_name", "created_at", "capabilities"}
-# Deliberate differences from vLLM (docs/compatibility.md): the error names the prompt's length, not a max_tokens of 0;
-# HEAD is answered where GET is; an id outside the vocabulary has no text; the error names an unreadable image.
+# Deliberate differences from vLLM (docs/compatibility.md). The error names the prompt's length, not a max_tokens of 0.
+# Routes with GET also answer HEAD. An id outside the vocabulary has no text. The error names an unreadable image.
 JUDGED = {"chat.messages.content_image", "cmpl.prompt.ids512.max1", "route.HEAD.health", "route.HEAD.v1_models", "route.HEAD.version",
           "route.POST.detokenize.oov", "greedy.ids2", "greedy.ids300"}
 ROWS = [row for row in map(json.loads, (DATA / "vllm_answers" / "recorded.jsonl").read_text().splitlines()) if row["id"] not in JUDGED]
@@ -72,7 +73,7 @@ def numbers(parts):
 
 
 def compare(row, status, text):
-    """Describes what is wrong with an answer; '' if it is right."""
+    """Describes what is wrong with an answer; '' if the answer is correct."""
     if status != row["status"]:
         return "status %d, not %d: %s" % (status, row["status"], text[:200])
     if "events" in row:

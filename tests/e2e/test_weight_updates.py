@@ -1,4 +1,4 @@
-"""A trainer replaces the weights: atomically, bit-identical to a server started with the new ones."""
+"""A trainer replaces the weights atomically. Answers are then bit-identical to those of a server started with the new weights."""
 import contextlib
 import hashlib
 import json
@@ -122,13 +122,13 @@ def test_a_loop_of_training_scores_as_fresh_servers(steps):
 
 
 def test_blocks_that_left_the_cache_are_of_the_old_weights(steps, tmp_path):
-    """In memory and on disk. No block comes back until the weights that computed it are in use again."""
+    """Blocks in memory and on disk are not restored until the weights that computed them are in use again."""
     flags = ["--kv-offloading-size", 0.0002, "--kv-offloading-path", tmp_path, "--num-gpu-blocks-override", 24, "--max-model-len", 256]
     prompt = [3 + i % 50 for i in range(160)]
 
     def ask(server):
         tokens = [server.complete(prompt, logprobs=2, max_tokens=4, ignore_eos=True)]
-        for other in range(4):  # these evict the prompt
+        for other in range(4):  # these prompts evict the first one
             server.complete([4 + (i * (other + 2)) % 50 for i in range(200)], max_tokens=1)
         return tokens
 
@@ -183,7 +183,7 @@ def test_all_ranks_change_together(steps, tmp_path, ranks):
 
 
 def test_a_rank_that_dies_while_weights_load_changes_nothing_silently(steps):
-    """The update fails, and the server says which rank has ended."""
+    """The update fails, and the error names the rank that has ended."""
     with serving(ABACUS, *DISK, "-tp", 2, *MPI, env=DEV) as server:
         server.post("/start_weight_update", None)
         os.kill(ranks_of(server)[1], signal.SIGKILL)
@@ -210,8 +210,7 @@ def test_blocks_of_several_engines_are_of_the_old_weights(steps, tmp_path):
 
 
 def test_what_runs_goes_on_with_the_new_weights(steps):
-    """A request that is suspended in the middle (mode "keep") keeps the tokens that it has; the following ones come
-    from the new weights."""
+    """A request that is suspended in the middle (mode "keep") keeps its tokens; the following tokens come from the new weights."""
     folder, _ = steps[0]
     with serving(ABACUS, *DISK, "--max-model-len", 8192, env=DEV) as server, serving(folder) as fresh:
         answers = []
@@ -302,7 +301,7 @@ def test_the_routes_need_the_option():
 
 
 def test_tokens_in_and_out_tell_whose_they_are(steps):
-    """/inference/v1/generate: the tokens and logprobs of a completion, and the version of the weights that sampled each."""
+    """/inference/v1/generate returns the tokens and logprobs of a completion, and the version of the weights that sampled each token."""
     folder, _ = steps[0]
     with serving(ABACUS, *DISK, "--enable-scale-out", "--max-model-len", 8192, env=DEV) as server:
         prompt = server.post("/tokenize", {"model": "m", "prompt": PROMPT})[1]["tokens"]
@@ -346,7 +345,8 @@ def test_tokens_in_and_out_tell_whose_they_are(steps):
 
 
 def test_weights_are_sent_in_pieces(steps, tmp_path):
-    """Safetensors files as request bodies: bit-identical to a server started with them, also after sleep. Nothing is left on the disk."""
+    """Safetensors files are sent as request bodies. Answers are bit-identical to those of a server started with the files, also after
+    sleep. No file remains on the disk."""
     with serving(ABACUS, *http(tmp_path), "--enable-sleep-mode", env=DEV) as server:
         for number, (folder, expected) in enumerate(steps * 2):
             assert server.post("/start_weight_update", None)[0] == 200

@@ -1,4 +1,4 @@
-"""Makes each allocation, or each system call, of a thread fail once: requests may fail, but the server lives on with the same answers."""
+"""Makes each allocation, or each system call, of a thread fail once. Requests may fail, but the server continues with the same answers."""
 import errno
 import time
 
@@ -36,8 +36,8 @@ def places(switch, act, settle_s):
 
 
 def fail_each(shim, folder, name, thread, call, most):
-    """Makes `most` of the calls fail that a thread of a scene makes, evenly spread, or all if they are fewer. Returns the number of calls that
-    failed, and of requests that failed with them."""
+    """Makes up to `most` calls of a scene's thread fail, evenly spread, one at a time. Returns the number of calls that failed, and of
+    requests that failed with them."""
     scene = SCENES[name]
     switch = Switch(folder / "switch", False)
     env = {**shim, "FAULT_SWITCH": str(switch.path), "FAULT_ERRNO": str(errno.EIO)}

@@ -1,7 +1,7 @@
-"""Servers in which particular threads have work, for faults on those threads (thread_faults.py).
+"""Servers in which certain threads have work, to inject faults into those threads (thread_faults.py).
 
 A scene is a context manager that yields a server and `act`, which gives the threads work and returns the outcomes of its requests:
-[(status, content)]; status 0: the connection was cut; content None: it differs from time to time. A server answers again after `act`."""
+[(status, content)]; status 0: the connection was cut; content None: it differs from time to time. After `act`, the server answers again."""
 import contextlib
 import dataclasses
 import http.client
@@ -20,7 +20,7 @@ from test_shadow import shadowing
 from serving import ABACUS, DATA, at_once, serving, wait_until
 
 PROMPT = "Anna has 12 pens and buys 7."
-# A request that takes longer hangs.
+# A request that takes longer counts as hanging, in seconds.
 PATIENCE_S = 120
 QWEN3 = CHECKPOINTS / "qwen3-bf16"
 SMALL = ("--max-model-len", 512, "--threads", 1)
@@ -32,13 +32,14 @@ WEIGHTS = '{"backend": "disk"}'
 class Scene:
     start: typing.Callable
     threads: tuple
-    # Its work goes on for this long after the requests.
+    # The threads continue to work for this long after the requests.
     settle_s: float = 0.1
-    # Whether a fault changes the server for good, as a recording that ends: each fault has a server of its own.
+    # Whether a fault changes the server permanently, for example ends its recording. Each fault then needs a
+    # new server.
     is_once: bool = False
-    # Whether the threads allocate nothing after the start.
+    # Whether the threads allocate no memory after the start.
     only_calls: bool = False
-    # Statuses of requests that failed, besides those of a server's own faults.
+    # Statuses of failed requests, in addition to the 5xx of server errors.
     refusals: tuple = ()
     headers: typing.Optional[dict] = None
 
@@ -74,7 +75,7 @@ def adapters(folder, env):
 
 @contextlib.contextmanager
 def disk_tier(folder, env):
-    """Few blocks, so that those of earlier prompts go to files and come back."""
+    """Few blocks, so that blocks of earlier prompts are written to files and read back."""
     tier = folder / "kv"
     with serving(ABACUS, *CACHE, "--threads", 1, "--kv-offloading-size", 0.0001, "--kv-offloading-path", tier, env=env) as server:
         def act():
@@ -113,13 +114,13 @@ def media(folder, env):
                         lambda text: json.loads(text)["choices"][0]["message"]["content"])
 
         for _ in range(4):
-            at_once([lambda: ask("/rgb.png")] * 8)  # threads are started as they are needed
+            at_once([lambda: ask("/rgb.png")] * 8)  # threads are started on demand
         yield server, lambda: [ask("/to/rgb.png")]
 
 
 @contextlib.contextmanager
 def several_models(folder, env):
-    """Three models in the memory of two: each request of the third loads one and unloads another."""
+    """Three models in memory for two: a request for the third loads it and unloads another."""
     models = {"m": {"path": str(ABACUS)}, "llama": {"path": str(CHECKPOINTS / "llama-bf16")}, "qwen": {"path": str(QWEN3)}}
     with door(folder, models, env=env) as server:
         yield server, lambda: [complete(server, name) for name in ("qwen", "llama", "m")]
@@ -150,7 +151,7 @@ def matchers(folder, env):
     with serving(ABACUS, *SMALL, env=env) as server:
         fields = {"n": 4, "max_tokens": 60, "temperature": 1, "seed": 1,
                   "structured_outputs": {"grammar": "root ::= s\ns ::= s s | [a-z] | [^a] | s s s"}}
-        # How far it gets is a matter of time, and the request is refused then.
+        # Whether the matcher finishes in time varies; if not, the request gets 400.
         yield server, lambda: [(200, None) if status in (200, 400) else (status, None) for status, _ in [complete(server, **fields)]]
 
 
@@ -191,14 +192,14 @@ def rank_processes(folder, env):
 
 @contextlib.contextmanager
 def new_weights(folder, env):
-    """Weights that are replaced while two ranks serve; the threads that load them have the name of the worker's."""
+    """Weights are replaced while two ranks serve; the loading threads have the same name as the worker's threads."""
     with serving(ABACUS, *SMALL, "-tp", 2, "--tensor-parallel-mode", "exact", "--weight-transfer-config", WEIGHTS,
                  env={**env, "VLLM_SERVER_DEV_MODE": "1"}) as server:
         def act():
             steps = [("/start_weight_update", None), ("/update_weights", {"update_info": {"path": str(ABACUS)}}),
                      ("/finish_weight_update", {"weight_version": None})]
             statuses = [post(server, path, body, lambda text: None)[0] for path, body in steps]
-            # After a step that failed, the others are refused.
+            # After a step of the update has failed, the server refuses the following steps.
             status = 200 if statuses == [200] * 3 else next((status for status in statuses if status not in (200, 400)), 503)
             return [(status, None), complete(server)]
 

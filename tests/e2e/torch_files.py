@@ -38,7 +38,7 @@ def archive(parts):
 
 
 def saved(rows, kind="FloatStorage", shape=None):
-    """A base64 file of rows of float32 numbers, or of bytes of another type with the given shape."""
+    """A tensor file as base64: rows of float32 numbers, or the bytes of another type with the given shape."""
     if kind == "FloatStorage":
         shape = shape or [len(rows), len(rows[0])]
         rows = b"".join(array.array("f", row).tobytes() for row in rows)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""An hour of mixed load on the program of the ASan build: memory stays flat, answers do not change, nothing is leaked.
+"""Runs an hour of mixed load on the ASan build of the program: memory must not grow, answers must not change, and nothing may leak.
 
 Usage: tests/robustness/soak.py [--write]    SOAK_SECONDS: 3600 by default; SLUICE_BIN: build/asan/bin by default
-Prints a line a minute and one at the end; --write stores the figures for docs/security.md. Exits with 1 if a check failed.
+Prints a line per minute and one at the end; --write stores the figures for docs/security.md. Exits with 1 if a check failed.
 """
 import collections
 import datetime
@@ -27,12 +27,13 @@ from serving import ABACUS, BIN, events, serving  # noqa: E402
 SECONDS = int(os.environ.get("SOAK_SECONDS", "3600"))
 RECORD = ROOT / "tests" / "robustness" / "last_soak.json"
 CLIENTS = 6
-# ASan keeps freed memory for a while to catch late uses; a small limit, so that memory stays flat.
+# ASan keeps freed memory for a while to detect late uses. A small limit keeps this memory from growing.
 SANITIZERS = {"ASAN_OPTIONS": "quarantine_size_mb=8:detect_leaks=1:exitcode=23", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
-# Blocks for 768 tokens, far fewer than the prompts need: the prefix cache evicts, and sequences are preempted.
+# Blocks for only 768 tokens, far fewer than the prompts need, so that the prefix cache evicts and sequences
+# are preempted.
 FLAGS = ("--max-model-len", 512, "--num-gpu-blocks-override", 48, "--max-num-seqs", 16, "--max-num-queued-reqs", 64, "--max-request-bytes", "4MiB",
          "--disable-uvicorn-access-log")
-# Tolerated growth: median of the resident memory in the last quarter, relative to the second quarter.
+# Tolerated growth of the median resident memory, from the second quarter of the run to the last.
 MORE_FACTOR, MORE_BYTES = 1.05, 16 << 20
 
 
@@ -103,7 +104,7 @@ class Client:
             work = self.seeds.choice(works)
             try:
                 work()
-            except Exception as problem:  # reported at the end, with the other clients' problems
+            except Exception as problem:  # reported at the end, together with the other clients' problems
                 failures.append("%s: %r" % (work.__name__, problem))
             self.done[work.__name__] += 1
 
@@ -134,7 +135,7 @@ def soak():
                     checks += 1
                     if survival.ask(prompt) != want:
                         failures.append("another answer to %r" % prompt)
-                except AssertionError as refused:  # 503 under load is a valid answer, too
+                except AssertionError as refused:  # 503 is also a valid answer under load
                     if "503" not in str(refused) and "Overloaded" not in str(refused):
                         failures.append(repr(refused))
                 except OSError as problem:

@@ -1,4 +1,4 @@
-"""Damaged model files and false configurations, by the ids of the cases in docs/security.md."""
+"""Damaged model files and invalid configurations. The names contain the ids of the cases in docs/security.md."""
 import json
 import math
 import os
@@ -34,7 +34,7 @@ def start(folder, *flags):
 
 
 def test_b07_bytes_that_flip_and_files_that_end(folder):
-    """Damage in the header: an error, or read as it is. In the data: another number, but no crash."""
+    """A damaged header is an error, or is read as it is. Damaged data changes numbers but never crashes the program."""
     path = folder / "model.safetensors"
     whole = path.read_bytes()
     header_size = 8 + struct.unpack("<Q", whole[:8])[0]
@@ -58,7 +58,7 @@ def test_b07_bytes_that_flip_and_files_that_end(folder):
 
 @pytest.mark.parametrize("where", ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "model.safetensors"])
 def test_b03_b04_v12_files_of_the_wrong_kind(folder, where):
-    """Folders, pipes, links to themselves, missing files, and text of other kinds instead of each file of a model: the error names the file."""
+    """Replaces each file of a model by a folder, a pipe, a link to itself, no file, or other text: the error names the file."""
     path = folder / where
     contents = path.read_bytes()
     for bad in (b"", b"\0" * 4096, b"[]", b"5", b"{", b"[" * 100_000, contents[:len(contents) // 2], b"\xff" * 100, b'{"a":' * 50_000):
@@ -77,7 +77,8 @@ def test_b03_b04_v12_files_of_the_wrong_kind(folder, where):
 
 
 def test_b04_numbers_of_the_configuration(folder):
-    """0, negative, huge, of another type: the error names the field, and sizes that overflow are rejected."""
+    """Sets fields to 0, to negative or huge numbers, or to another type: the error names the field, and sizes that overflow are
+    rejected."""
     config = json.loads((folder / "config.json").read_text())
     sizes = {"hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size", "intermediate_size"}
     numbers = {name for name, value in config.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
@@ -102,8 +103,8 @@ def rows_of_serve():
 
 
 def test_c01_options_with_bad_values():
-    """Every option of `serve` with values that are invalid for its type: the program soon ends with 2 (or 3 to 5 if only
-    the model or the machine can tell), and the error names the option."""
+    """Sets every option of `serve` to values that are invalid for its type. The program soon ends with exit code 2 (3 to 5 if the error
+    depends on the model or the machine), and the error names the option."""
     cases = []
     for name, kind in rows_of_serve():
         if kind == "integer":
@@ -125,7 +126,7 @@ def test_c01_options_with_bad_values():
     def one(case):
         name, kind, value = case
         begin = time.monotonic()
-        # A value that is accepted leads to exit code 6: the port is taken.
+        # If the value is accepted, the exit code is 6, since the port is in use.
         flags = [] if name == "--port" else ["--port", deaf_port()]
         result = subprocess.run(command("serve", LLAMA, "--host", "127.0.0.1", *flags, name + "=" + value), capture_output=True, text=True, timeout=60)
         return case, result.returncode, result.stderr, time.monotonic() - begin

@@ -1,4 +1,4 @@
-"""Downloads whose process is killed repeatedly, and whose disk does not keep written data."""
+"""Downloads that are killed repeatedly, or whose disk loses written data."""
 import errno
 import os
 import random
@@ -16,7 +16,8 @@ MEGABYTES = 1000
 
 
 def test_b10_a_gigabyte_after_twenty_kills(tmp_path):
-    """The store stops sending at some byte, the process is killed there, and so on; in the end no byte is wrong or was downloaded twice."""
+    """Repeatedly, the store stops sending at some byte and the process is killed. In the end no byte is wrong, and none was downloaded
+    twice."""
     source = random.Random(15)
     files = {**small_model(), WEIGHTS: b"".join(source.randbytes(1_000_000) for _ in range(MEGABYTES))}
     with serving_hub({"a/b": Repository(files)}) as hub:
@@ -45,7 +46,7 @@ def test_b10_a_gigabyte_after_twenty_kills(tmp_path):
 
 
 def test_b10_f02_a_disk_that_does_not_keep_what_was_written(fault_shim, tmp_path):
-    """Each sync fails once: files that may not be on the disk have a mark and no reference, and the next attempt completes them."""
+    """Each sync fails once. Files that may not be on the disk have a mark and no reference, and the next attempt completes them."""
     nth = 0
     while True:
         nth += 1
@@ -65,7 +66,7 @@ def test_b10_f02_a_disk_that_does_not_keep_what_was_written(fault_shim, tmp_path
     assert nth > 8
 
 
-# The mark, its folder, and the content.
+# Number of syncs per file: the mark, its folder, and the content.
 SYNCS_OF_A_FILE = 3
 
 

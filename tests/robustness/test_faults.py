@@ -42,7 +42,7 @@ def outcome(environment):
 @pytest.mark.parametrize("call, error", [("open", errno.EIO), ("open", errno.EMFILE), ("read", errno.EIO), ("read", errno.EINTR),
                                          ("mmap", errno.ENOMEM), ("fstat", errno.EIO)])
 def test_f02_each_call_at_start_fails_once(fault_shim, tmp_path, call, error):
-    """The program ends with an error and its exit code, or works without the call; its answer never changes."""
+    """The program ends with an error and a valid exit code, or works without the call; its answer never changes."""
     want = outcome({})
     assert want[0] == 0
     switch = Switch(tmp_path / "switch", True)
@@ -68,8 +68,8 @@ def test_f02_each_call_at_start_fails_once(fault_shim, tmp_path, call, error):
 
 
 def test_f01_allocations_fail_while_a_model_is_read(fault_shim, tmp_path):
-    """A hundred of the allocations after the first JSON was read, chosen by a seed: each failure ends the program with an error, or has no
-    effect."""
+    """Injects a failure into each of a hundred allocations after the first JSON file is read, chosen by a seed. Each failure ends the
+    program with an error, or has no effect."""
     switch = Switch(tmp_path / "switch", True)
     environment = {**fault_shim, "FAULT_CALL": "new", "FAULT_SWITCH": str(switch.path)}
 
@@ -77,7 +77,7 @@ def test_f01_allocations_fail_while_a_model_is_read(fault_shim, tmp_path):
         result = run(*words, env={**environment, "FAULT_NTH": str(nth)}, timeout=60)
         return result.returncode, result.stderr
 
-    # Allocations at the first use of libraries, some in code that must not throw, are over by then.
+    # Libraries allocate at their first use, partly in code that must not throw; count only the allocations after this.
     (tmp_path / "config.json").write_text("{}")
     assert ends(2**62, "inspect", tmp_path)[0] in EXIT_CODES
     first = switch.count()
@@ -105,7 +105,7 @@ def test_r05_threads_are_refused(fault_shim):
 @pytest.mark.parametrize("call, fault", [("send", {"FAULT_SHORT": "1"}), ("recv", {"FAULT_SHORT": "1"}),
                                          ("epoll_wait", {"FAULT_ERRNO": str(errno.EINTR)}), ("accept", {"FAULT_ERRNO": str(errno.EMFILE)})])
 def test_f02_sockets_that_stutter(fault_shim, tmp_path, call, fault):
-    """A fifth of the calls transfer less or must be repeated; nothing is lost, and no answer changes."""
+    """One call in five transfers fewer bytes or must be repeated; nothing is lost, and no answer changes."""
     switch = Switch(tmp_path / "switch", False)
     with serving(ABACUS, "--max-model-len", 1024, env={**fault_shim, "FAULT_CALL": call, "FAULT_SEED": "7", "FAULT_PER_MILLE": "200",
                                                        "FAULT_SWITCH": str(switch.path), **fault}) as server:
@@ -171,7 +171,7 @@ def test_f08_the_wall_clock_jumps(fault_shim, tmp_path):
         assert server.stop() == 0
 
 
-# Loaded before the C library: reading a page of a database takes 20 ms.
+# A library for LD_PRELOAD that makes each read of a database page take 20 ms.
 SLOW_PAGES = """
 #include <dlfcn.h>
 #include <unistd.h>
@@ -192,7 +192,7 @@ def test_a10_a_signal_ends_the_start_while_stored_responses_are_read(tmp_path):
     with serving(ABACUS, "--max-model-len", 1024, "--response-store", folder) as server:
         assert server.stop() == 0
     with contextlib.closing(sqlite3.connect(folder / "responses.sqlite")) as file, file:
-        for i in range(100):  # 2,500 pages: nearly a minute
+        for i in range(100):  # 2,500 pages, which take nearly a minute
             file.execute("INSERT INTO responses(id, owner, is_over, messages, input_items, body, item_ids, checksum) "
                          "VALUES (?, x'', 1, '[]', '[]', ?, '[]', 0)", (str(i), " " * 100_000))
     with open(log, "w") as output:
@@ -211,7 +211,7 @@ def test_a10_a_signal_ends_the_start_while_stored_responses_are_read(tmp_path):
 
 
 def test_f08_m01_ranks_do_not_mind_a_clock_that_jumps(fault_shim, tmp_path):
-    """Processes watch each other for silence, and wait for each other in steps, by a clock that does not jump."""
+    """Ranks use a monotonic clock to detect silent peers, and to wait for each other in steps."""
     switch = Switch(tmp_path / "switch", False)
     env = {**fault_shim, "FAULT_CLOCK": "86400", "FAULT_SWITCH": str(switch.path)}
     with serving(ABACUS, "--max-model-len", 1024, "-tp", 2, *MPI, env=env) as server:

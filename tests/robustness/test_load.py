@@ -1,5 +1,5 @@
-"""Many clients, slow peers, and starvation. The names contain the ids of the cases in docs/security.md. The numbers
-there are reduced to what two cores can do in seconds; random choices come from seeds."""
+"""Many clients, slow peers, and starvation. The names contain the ids of the cases in docs/security.md. The tests use smaller numbers than
+that page, so that two cores need only seconds. Random choices come from seeds."""
 import contextlib
 import json
 import os
@@ -84,7 +84,7 @@ def test_l03_a_storm_of_resets():
 
 
 def test_l04_more_than_it_can_do():
-    """Ten times as many requests as the server accepts: each gets the right answer or an immediate 503, and none hangs."""
+    """Sends ten times as many requests as the server accepts: each gets the correct answer or an immediate 503, and none hangs."""
     with survivor("--max-num-queued-reqs", 16, "--max-num-seqs", 8) as survival:
         body = {"model": "m", "prompt": PROMPT, "max_tokens": 60, "temperature": 0, "ignore_eos": True}
         want = survival.server.complete(PROMPT, max_tokens=60, ignore_eos=True)["text"]
@@ -124,7 +124,7 @@ def test_l05_connections_that_say_nothing():
 
 
 def test_l08_a_greedy_neighbour():
-    """Several answers with logprobs, and long prompts, beside a short question, which still gets its answer soon."""
+    """During requests with long prompts and several answers with logprobs, a short question still gets its answer soon."""
     with survivor("--max-num-seqs", 16, "--max-num-batched-tokens", 256) as survival:
         stop = threading.Event()
 
@@ -226,7 +226,8 @@ def test_p10_bodies_that_never_end():
 
 
 def test_p11_readers_that_do_not_read():
-    """Their answers are held back, then dropped with the connection; other clients are not slowed down, and memory is bounded."""
+    """For clients that do not read, the server holds their answers back, and then drops them with the connection. Other clients are not
+    slowed down, and memory is bounded."""
     with survivor("--timeout-write", 5, "--max-num-seqs", 128, "--max-num-queued-reqs", 300) as survival:
         body = {**STREAM, "prompt": "Tom", "max_tokens": 600, "logprobs": 5}
         slow = [raw_http.connect(survival.server, receive_buffer=2048) for _ in range(30)]
@@ -235,7 +236,8 @@ def test_p11_readers_that_do_not_read():
         want = survival.ask(PROMPT)
         for _ in range(5):
             assert survival.ask(PROMPT) == want
-        # Their requests end while they are still connected: bytes that the kernel buffers count as read.
+        # Requests of these clients can end while they are connected: bytes in the kernel's buffers count
+        # as read.
         wait_until(lambda: not survival.server.metric("vllm:num_requests_running"), "answers that nobody reads still run")
         assert resident_bytes(survival.server.process.pid) < survival.resident + (30 * 320 << 10) + (16 << 20)
         for client in slow:
@@ -257,7 +259,7 @@ def test_r03_other_programs_take_the_processor():
 
 
 def test_r07_names_without_number():
-    """Names that clients invent fill neither memory nor metrics."""
+    """Arbitrary names from clients fill neither memory nor metrics."""
     with survivor(model=LLAMA) as survival:
         server = survival.server
         series = len(server.get("/metrics")[1].splitlines())

@@ -22,7 +22,7 @@ SCHEMA = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type":
                                                                          "required": ["a"]}}}
 CHAT = {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": 8}
 COMPLETION = {"prompt": PROMPT, "temperature": 0, "max_tokens": 8, "ignore_eos": True}
-# A request of each kind that has code of its own.
+# One request for each kind with separate code.
 REQUESTS = {
     "chat": ("/v1/chat/completions", {**CHAT, "logprobs": True, "top_logprobs": 2}),
     "stream": ("/v1/chat/completions", {**CHAT, "stream": True, "stream_options": {"include_usage": True}}),
@@ -34,14 +34,14 @@ REQUESTS = {
     "messages": ("/v1/messages", {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 8, "temperature": 0, "stream": True}),
     "tokenize": ("/tokenize", {"prompt": PROMPT}),
 }
-# The threads, with the minimum number of allocations to test in each; fewer mean that the test has missed some.
+# The threads, with the minimum number of allocations to test in each. With fewer, the test has missed some.
 THREADS = {"worker": 1000, "http": 100, "engine": 300, "access-log": 5, "constraints": 100}
 ADAPTER = DATA / "adapters" / "qwen3-linear"
 SERIAL = itertools.count()
 PATIENCE_S = 20
 # Longer than the interval at which spans are sent.
 SPANS_S = 1.5
-# If a request has more places for a fault than this, only every n-th is tested.
+# If a request has more calls than this, only every n-th call is tested.
 MOST_FAULTS = 150
 
 
@@ -118,7 +118,7 @@ def test_f01_each_allocation_of_a_serving_thread_fails_once(fault_shim, tmp_path
     with serving(ABACUS, "--max-model-len", 512, "--threads", 1, "--enable-auto-tool-choice", "--tool-call-parser", "hermes",
                  env={**fault_shim, "FAULT_SWITCH": str(switch.path)}) as server:
         for kind in REQUESTS:
-            ask(server, kind)  # allocations of a first use
+            ask(server, kind)  # allocations at the first use
         survival = Survival(server)
         tried, failed = try_all(server, switch, "new", thread)
         print("%s: %d allocations failed, %d requests with them" % (thread, tried, failed))
@@ -128,7 +128,7 @@ def test_f01_each_allocation_of_a_serving_thread_fails_once(fault_shim, tmp_path
 
 
 def load_and_ask(server):
-    """Loads an adapter, asks it and unloads it. Returns the statuses of the first two (0: connection cut), and the tokens."""
+    """Loads an adapter, sends it a request and unloads it. Returns the statuses of load and request (0: connection cut), and the tokens."""
     def post(path, body):
         try:
             status, _, text = server.request("POST", path, body, timeout=PATIENCE_S)
@@ -146,7 +146,7 @@ def load_and_ask(server):
 
 @pytest.mark.parametrize("thread", ["worker", "kv-events", "spans"])
 def test_f01_each_allocation_of_a_thread_beside_it_fails_once(fault_shim, tmp_path, thread):
-    """Threads that load adapters, and threads that publish events: their failures affect nobody else."""
+    """Failures in threads that load adapters or publish events affect no other client."""
     switch = Switch(tmp_path / "switch", False)
     flags = ["--dtype", "float32", "--max-model-len", 512, "--threads", 1, "--enable-lora", "--num-gpu-blocks-override", 40,
              "--kv-events-config", json.dumps({"enable_kv_cache_events": True, "endpoint": "tcp://127.0.0.1:0"})]
@@ -165,10 +165,10 @@ def test_f01_each_allocation_of_a_thread_beside_it_fails_once(fault_shim, tmp_pa
         for nth in range(1, count + 1, max(1, count // MOST_FAULTS)):
             switch.arm("new", thread, nth)
             got = load_and_ask(server)
-            if thread == "spans":  # they are sent some time after the request, sometimes with fewer allocations
+            if thread == "spans":  # spans are sent some time after the request, sometimes with fewer allocations
                 time.sleep(SPANS_S)
             switch.set(False)
-            # Needed if the first attempt failed.
+            # Unload the adapter if a failed attempt has left it loaded.
             server.request("POST", "/v1/unload_lora_adapter", {"lora_name": "x"})
             where = "allocation %d of %d on %s: %s" % (nth, count, thread, got)
             assert server.process.poll() is None, where + ": the server ended: " + server.log()[-3000:]
@@ -199,7 +199,7 @@ def test_f02_each_call_of_a_serving_thread_fails_once(fault_shim, tmp_path, call
 
 
 SCENE_THREADS = [(name, thread) for name, scene in SCENES.items() for thread in scene.threads]
-# Fewer where each fault takes seconds: a server of its own, or a model that is loaded again.
+# Fewer faults for scenes in which each takes seconds, for a new server or for loading a model again.
 MOST = {"recorder": 20, "several models": 25, "new weights": 60, "idle sleep": 60, "upkeep": 40, "rank processes": 40}
 
 
@@ -210,7 +210,7 @@ def test_f01_each_allocation_of_a_thread_in_a_scene_fails_once(fault_shim, tmp_p
 
 
 # Threads whose calls the shim replaces. The recorder writes with the C library's buffers, whose calls cannot be replaced;
-# libzmq, on the thread of cache events, ends the process when a call fails.
+# libzmq, on the thread of cache events, ends the process if a call fails.
 @pytest.mark.parametrize("name, thread", [one for one in SCENE_THREADS if one[0] not in ("idle sleep", "keep alive", "matchers", "recorder")])
 def test_f02_each_call_of_a_thread_in_a_scene_fails_once(fault_shim, tmp_path, name, thread):
     tried, _ = fail_each(fault_shim, tmp_path, name, thread, "system", MOST.get(name, MOST_FAULTS))

@@ -23,7 +23,7 @@ class PageError(AssertionError):
 
 
 class Browser:
-    """Messages end with a NUL byte; an id distinguishes answers from events."""
+    """A running Chromium. Messages on its pipes end with a NUL byte; only answers have an id, events have none."""
 
     def __init__(self, process, to_browser, from_browser):
         self.process = process
@@ -109,7 +109,7 @@ class Page:
         self.wait("document.readyState === 'complete' && location.href === %s" % json.dumps(url))
 
     def run(self, expression):
-        """The value of a JavaScript expression; promises are awaited."""
+        """Evaluates a JavaScript expression and returns its value; awaits promises."""
         answer = self.command("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, userGesture=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]

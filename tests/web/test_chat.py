@@ -10,7 +10,7 @@ from serving import ABACUS, serving, wait_until
 SCRIPTED = (pathlib.Path(__file__).parent / "scripted.js").read_text()
 KEY = "sk-bead-0001"
 QUESTION = "Tom has 3 apples and buys 5 more. How many apples does he have now?"
-# An answer that does not end soon by itself.
+# A long answer, which does not end soon.
 LONG = {"extra": json.dumps({"ignore_eos": True, "min_tokens": 3900}), "max_tokens": "3900"}
 DONE = "document.querySelectorAll('.message.assistant .figures').length"
 
@@ -62,7 +62,7 @@ def test_stop(browser, server):
         page.wait(DONE + " === 1")
         assert "stopped" in page.text(".figures") and page.text("#send") == "Send"
         wait_until(lambda: server.metric("vllm:num_requests_running") == 0, "the engine goes on")
-        # The same with the keyboard.
+        # Do the same with the keyboard.
         ask(page, "plain")
         page.wait("document.querySelectorAll('.message.assistant').length === 2 && document.querySelector('#send').innerText === 'Stop'")
         page.press("Escape")
@@ -188,7 +188,7 @@ def test_the_key_is_asked_for(browser):
         assert "= 8" in page.text(".message.assistant .text")
         page.click("#show-code")
         assert "$SLUICE_API_KEY" in page.text("#code-text") and KEY not in page.text("#code-text")
-        # The key is forgotten with the tab, unless the user wants it kept.
+        # The key is deleted with the tab, unless the user chooses to keep it.
         assert page.run("sessionStorage['sluice.key']") == KEY and page.run("localStorage['sluice.key'] ?? null") is None
     with serving(ABACUS, "--max-model-len", 512, "--api-key", KEY) as server, browser.page() as page:
         page.open(server.url + "/")
@@ -268,7 +268,8 @@ def test_markdown(browser, server):
         assert page.count(text + ".code-word") > 3 and page.text(text + "figcaption span") == "python"
         code = page.run("document.querySelector('.message.assistant pre code').textContent")
         compile(code, "shown", "exec")
-        # A text that arrives in pieces gives the same result as a whole text, wherever it is cut.
+        # A text that arrives in pieces gives the same result as the whole text, wherever it is
+        # divided.
         differ = page.run("""(async () => {
             const {MarkdownView} = await import(new URL("web/markdown.js", document.baseURI));
             const text = `# Title\\n\\nOne **two**\\nthree\\n\\n- a\\n- b\\n\\n  more\\n\\n1. x\\n2. [x] y\\n\\n~~~js\\nlet a = "1";\\n~~~\\n\\n` +

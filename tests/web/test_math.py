@@ -1,4 +1,4 @@
-"""Formulas in answers on the web page: LaTeX becomes MathML, and text that is no formula stays unchanged."""
+"""Formulas in answers on the web page: LaTeX becomes MathML, and text outside formulas is unchanged."""
 import json
 
 import pytest
@@ -19,7 +19,7 @@ FORMULAS = [
     (r"\mathbb{R}^n \ni \hat x", "<mrow><msup><mi>ℝ</mi><mi>n</mi></msup><mo>∋</mo><mover><mi>x</mi><mo>^</mo></mover></mrow>"),
     (r"f'(x) \ne \text{none}", "<mrow><msup><mi>f</mi><mo>′</mo></msup><mo>(</mo><mi>x</mi><mo>)</mo><mo>≠</mo><mtext>none</mtext></mrow>"),
     (r"\left\{x\right.", "<mrow><mo>{</mo><mi>x</mi><mrow></mrow></mrow>"),
-    # Unknown or unclosed parts stay as they are.
+    # Unknown or unclosed parts are shown unchanged.
     (r"\unknown{x}", r"<mrow><mtext>\unknown</mtext><mi>x</mi></mrow>"),
     ("a}b", "<mrow><mi>a</mi><mtext>}</mtext><mi>b</mi></mrow>"),
     ("{a", "<mrow><mo>{</mo><mi>a</mi></mrow>"),

@@ -1,6 +1,6 @@
 """A newcomer's first minutes: README.md's commands, typed into a terminal of 80 columns and 24 lines, and the page in Chromium.
 
-The commands are unchanged except for the port, since 8000 may be in use here."""
+The commands are unchanged except for the port, since 8000 may be in use."""
 import os
 import re
 import shlex
@@ -28,7 +28,7 @@ def block_with(words):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder that looks like the project's to a reader of README.md."""
+    """A folder with the same files as the project's, as far as README.md's commands use them."""
     folder = tmp_path_factory.mktemp("newcomer")
     (folder / "build" / "release").mkdir(parents=True)
     (folder / "build" / "release" / "bin").symlink_to(BIN)
@@ -52,7 +52,7 @@ class Shell(Screen):
         wait_until(lambda: all(word in self.joined() for word in words), self.joined, 120)
 
     def joined(self):
-        """All printed text, with lines joined that the window has wrapped."""
+        """All printed text; joins lines that the terminal has wrapped."""
         return self.tmux("capture-pane", "-p", "-J", "-S", "-", "-t", "chat").rstrip()
 
     def close(self):
@@ -128,7 +128,7 @@ def test_the_commands_that_it_names_are_there(place):
 
 
 def test_a_stranger_knows_after_ten_lines():
-    """The first lines say what it is, for whom, what works and what does not; how to try it follows immediately."""
+    """README.md's first lines say what sluice is, for whom, what works and what does not; then they say how to try it."""
     head = "\n".join(README.splitlines()[:13])
     for words in ("serves large language models", "For whom", "What works today", "What does not", "unproven"):
         assert words in head, words

@@ -1,4 +1,4 @@
-"""The web page apart from its chat: the live view, colours, keyboard and screen readers, /docs, and its speed."""
+"""The web page except its chat: the live view, colours, keyboard and screen readers, /docs, and speed."""
 import json
 import os
 import pathlib
@@ -10,7 +10,7 @@ from serving import ABACUS, ROOT, serving
 from test_chat import DONE, KEY, LONG, QUESTION, SCRIPTED, ask, choose, open_page
 
 CARDS = ["Requests", "Tokens", "KV cache", "First token", "Between tokens", "Steps", "Memory"]
-# The folder for the pictures of docs/web.md, if they are to be written.
+# The folder for the pictures of docs/web.md; None: pictures are not written.
 PICTURES = os.environ.get("WEB_SCREENSHOTS")
 
 
@@ -39,7 +39,7 @@ def test_the_live_view(browser, server):
         assert "MiB" in card(page, "Memory") and "% used" in card(page, "KV cache")
         page.press("Escape")
         page.wait("document.querySelector(\".card[aria-label='Requests'] .value\").innerText === '0'")
-        # The page requests nothing while nobody looks at it.
+        # The page sends no requests while it is not visible.
         page.command("Emulation.setFocusEmulationEnabled", enabled=False)
 
 
@@ -290,7 +290,8 @@ def test_frames_while_four_answers_stream(browser, server):
         work = (after["TaskDuration"] - before["TaskDuration"]) / len(gaps) * 1000
         print("\n%d streams, %d characters shown: %.1f frames/s, 95 %% of gaps below %.1f ms, %.2f ms of the main thread a frame" % (
             running, characters, len(gaps) / seconds, gaps[int(len(gaps) * 0.95)], work))
-        # The processors may have other work; the page's own work must leave room in a frame of 16.7 ms.
+        # On a busy machine frames may be late, but the page's own work must take less than half of a
+        # frame of 16.7 ms.
         assert running >= 3 and work < 8 and len(gaps) / seconds > 20
         page.press("Escape")
 
