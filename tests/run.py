@@ -3,18 +3,22 @@
 
 Usage: tests/run.py [--ahead=SUITE] test | more | all | slow | sanitizers | fast | SUITE...
 suites: lint unit e2e asan-core tsan-core cuda arm-compile unit-slow e2e-slow asan tsan robustness web distributed arm races machine-code ptx hip
-`test` is e2e and unit, `more` is lint, asan-core, tsan-core, cuda and arm-compile, `all` is both. `--ahead` makes the builds for SUITE,
-which a later call runs, while e2e runs. `slow`, not in `all`, runs the tests that unit and e2e leave out because they take long: tests
-named `Heavy`, and tests marked slow. `sanitizers`, not in `all`, is asan and tsan: most test programs. asan-core and tsan-core are only
-those of parsers of untrusted input, and of base. `fast` runs the unit test programs that changed since they last passed, and lint of the
-files that changed. `web`, not in `all`, tests the web page in a browser. `distributed`, not in `all`, runs ranks as processes, also on
-several (simulated) machines; needs root. `robustness`, not in `all`, runs the tests of the cases in docs/security.md, and stores their
-results for that page. `races`, not in `all`, looks for data races in all kernels (`tsan` checks some of them); takes tens of minutes.
-`machine-code`, not in `all`, compiles the CUDA kernels for all architectures and checks the machine code; takes minutes. `ptx`, not in
-`all`, runs the kernels' checks with all shapes on nvcc's PTX (`cuda` runs some of them), and must detect seeded faults by their memory
-accesses; takes minutes. `hip`, not in `all`, compiles the kernels for AMD GPUs, checks their machine code, and runs them on a fake HIP
-runtime; takes minutes. `arm`, not in `all`, compiles for aarch64 and runs tests under qemu, for CPUs with and without newer instructions;
-slow. Exits with 1 if a test failed or a suite ran nothing.
+`test` is e2e and unit, `more` is lint, asan-core, tsan-core, cuda and arm-compile, `all` is both.
+`--ahead` makes the builds for SUITE, which a later call runs, while e2e runs.
+`slow`, not in `all`, runs the tests that unit and e2e leave out because they take long: tests named `Heavy`, and tests marked slow.
+`sanitizers`, not in `all`, is asan and tsan, which run most test programs. asan-core and tsan-core run only a part: parsers of untrusted
+input, and base.
+`fast` runs the unit test programs that changed since they last passed, and lint of the files that changed.
+`web`, not in `all`, tests the web page in a browser.
+`distributed`, not in `all`, runs ranks as processes, also on several (simulated) machines; needs root.
+`robustness`, not in `all`, runs the tests of the cases in docs/security.md, and stores their results for that page.
+`races`, not in `all`, looks for data races in all kernels (`tsan` checks some of them); takes tens of minutes.
+`machine-code`, not in `all`, compiles the CUDA kernels for all architectures and checks the machine code; takes minutes.
+`ptx`, not in `all`, runs the kernels' checks with all shapes on nvcc's PTX (`cuda` runs some of them); takes minutes.
+Seeded faults must change the kernels' memory accesses or results.
+`hip`, not in `all`, compiles the kernels for AMD GPUs, checks their machine code, and runs them on a fake HIP runtime; takes minutes.
+`arm`, not in `all`, compiles for aarch64 and runs tests under qemu, for CPUs with and without newer instructions; slow.
+Exits with 1 if a test failed or a suite ran nothing.
 """
 import concurrent.futures
 import contextlib
