@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Unpacks the archive of `make dist` in a root folder that contains only glibc's libraries, and runs the program there.
 
-Usage: test_dist.py FOLDER [MACHINE] its archives for that processor architecture, by default this machine's. Needs root, for chroot: `make
-test-dist`. The root folder has no shell, no /dev and no environment, and only the part of /proc that the loader needs to find a program's
-path. A program that runs there runs on every Linux with that glibc. For aarch64 on another machine, glibc comes from build/arm-sysroot, and
-qemu runs the program.
+Usage: test_dist.py FOLDER [MACHINE]    tests the archives in FOLDER for that processor architecture, by default this machine's
+Needs root, for chroot: `make test-dist`. The root folder has no shell, no /dev and no environment, and only the part of /proc that the
+loader needs to find a program's path. A program that runs there runs on every Linux with that glibc. For aarch64 on another machine,
+glibc comes from build/arm-sysroot, and qemu runs the program.
 """
 import contextlib
 import json
