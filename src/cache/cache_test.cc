@@ -335,7 +335,7 @@ TEST(PrefixIndex, ABlockIsEvictedAfterThoseThatFollowIt) {
   const std::vector<int32_t> shared = Tokens(1, 4 * kBlock);
   Fill(pool, index, shared, "", 1, /*owner=*/1);
   Fill(pool, index, std::vector<int32_t>(shared.begin(), shared.begin() + 2 * kBlock), "", 1, 2);
-  // Now owner 1 has two blocks, and owner 2 two shared ones and three others.
+  // Owner 1 now has two blocks, and owner 2 has two shared blocks and three others.
   Fill(pool, index, Tokens(1000, 3 * kBlock), "", 1, 2);
   Fill(pool, index, Tokens(2000, 2 * kBlock), "", 1, 3);
   EXPECT_TRUE(index.CheckInvariant());

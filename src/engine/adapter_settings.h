@@ -27,7 +27,7 @@ struct AdapterSettings {
   std::optional<int64_t> max_cpu_loras;  // maximum number of adapters in memory
   int64_t max_rank = 16;
   std::optional<ElementType> dtype;  // BF16 or F16 (stored as BF16); nullopt: the type of products
-  std::vector<std::string> target_modules;  // as LoraOptions::target_modules
+  std::vector<std::string> target_modules;  // see LoraOptions::target_modules
   // Names of modules, as in LoraOptions::replaced_modules, that are replaced in addition to those
   // in `modules`.
   std::vector<std::string> modules_to_save;

@@ -20,7 +20,7 @@ const std::vector<AttentionSpan> kGroupings[] = {
     {{}, {.chunk = 10}, {.chunk = 10}},          // chunks that begin inside blocks
     {{}, {.window = 7}},                         // a window
     {{}, {.chunk = 8}, {.window = 13}, {}, {}},  // both, in several groups
-    // Chunks and windows in the same group, as in only a few models.
+    // The last group has both a chunk and a window, as in only a few models.
     {{}, {.window = 1}, {.chunk = 24, .window = 5}}};
 
 class EngineGroups : public ::testing::TestWithParam<size_t> {

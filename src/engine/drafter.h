@@ -37,7 +37,8 @@ struct DraftSequence {
   // the first of them. Then the number of earlier positions that the head will never compute, and
   // the salt of the sequence's prefixes.
   std::vector<float> hidden;
-  // Used on a device instead of `hidden`: the number of each kept row, counted over all kept rows.
+  // Used on a device instead of `hidden`: the serial number of each kept row, counted over all
+  // sequences.
   std::vector<int64_t> kept;
   int64_t hidden_first = 0;
   int64_t num_skipped = 0;

@@ -114,8 +114,7 @@ class Engine {
     std::function<EngineJournal*(int i)> journal_of;
     // Called with each line of the memory plan, before anything is allocated.
     std::function<void(const std::string& line)> print_plan;
-    // Called with the number of bytes that the plan takes from the memory that is divided by the
-    // plan.
+    // Called with EnginePlan::taken_bytes(), the bytes that the plan takes from its memory budget.
     std::function<void(int64_t bytes)> planned_bytes;
     std::function<void(int64_t done_bytes, int64_t total_bytes)> load_progress;
     // The processes that compute the model; this process is rank 0. Null: this process computes

@@ -57,9 +57,9 @@ struct LoopLimits {
   // healthy() is false if there is work, but neither a step nor the queue has progressed for this
   // long.
   double watchdog_seconds = 300;
-  // Maximum number of waiting and running requests; further requests are refused with kUnavailable.
-  // Likewise for their sequences, and for their prompt tokens over all sequences. The last limit
-  // bounds the memory of a long queue.
+  // Maximum numbers of waiting and running requests, of their sequences, and of their prompt tokens
+  // over all sequences. Further requests are refused with kUnavailable. The last limit bounds the
+  // memory of a long queue.
   int64_t max_unfinished = 16384;
   int64_t max_unfinished_sequences = 16 * int64_t{kMaxSequences};
   int64_t max_unfinished_tokens = int64_t{64} << 20;
@@ -119,9 +119,9 @@ struct EngineConfig {
   // takes that fraction (0.9 by default) of the memory that weights and workspace leave.
   // `kv_cache_bytes` and `num_blocks_override` set the size of the cache directly.
   std::optional<double> memory_utilization;
-  bool utilization_of_rest = false;  // TensorRT-LLM's meaning; applies to devices
+  bool utilization_of_rest = false;  // as in TensorRT-LLM; for devices
   std::optional<int64_t> kv_cache_bytes;
-  std::optional<int64_t> num_blocks_override;  // each block holds all layers
+  std::optional<int64_t> num_blocks_override;  // number of blocks, each with all layers
   // Only if sequences keep recurrent states. The bytes of the cache's memory that their snapshots
   // may take (nullopt: see plan_states.h), and the number of tokens between snapshots of a long
   // prompt. 0: snapshots only at points where prompts end, diverge or continue.

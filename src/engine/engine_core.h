@@ -231,7 +231,7 @@ class EngineCore {
   // Appends the sampled tokens. Continues with the next row for sequences whose sampled token
   // equals the draft token.
   void Sample(const Flight& flight, StepStats& stats);
-  // Learns from the step that verified draft tokens of the sequence and accepted `num_accepted`.
+  // Records that a step verified draft tokens of the sequence and accepted `num_accepted` of them.
   void LearnProposed(ActiveSequence& sequence, int64_t num_proposed, int64_t num_accepted);
   // Passes the sequence's constraint to `matchers_`. The sequence decodes no token until the mask
   // is ready.
@@ -282,7 +282,7 @@ class EngineCore {
   BlockTiers* snapshot_tiers_ = nullptr;
   bool moves_blocks_ = false;          // value of StepPlan::moves_blocks in the last plan
   ImageTower* const tower_;            // null: prompts may not hold images
-  std::unique_ptr<ImagePool> images_;  // likewise
+  std::unique_ptr<ImagePool> images_;  // null if tower_ is null
   ImagePool row_ids_{kPromptPart};  // ids of parts of prompts (Request::rows); holds no rows itself
   Buffer image_memory_;  // F32 [plan.image_rows, row width of the tower]; or they are on the device
   // At most one of these two is set. If neither is set, nothing is proposed.
@@ -298,7 +298,7 @@ class EngineCore {
   DrawPlanner draw_planner_;
   std::unordered_map<RequestHandle, std::unique_ptr<ActiveRequest>> requests_;
   std::vector<std::unique_ptr<ActiveRequest>> finished_;  // kept until no step refers to them
-  std::vector<ScheduledSequence*> removed_;               // by FinishRequest
+  std::vector<ScheduledSequence*> removed_;               // scratch of FinishRequest
 
   const DenseLayers* const dense_;  // null: pooled vectors are not changed
   Buffer dense_rows_;               // F32 [2, max_num_seqs, width of the widest dense layer]
@@ -319,12 +319,12 @@ class EngineCore {
   std::vector<int32_t> second_texts_;            // [max_num_seqs]
   std::vector<ImageRow> image_inputs_;           // [max_num_batched_tokens]
   std::vector<StoredImageRow> stored_images_;    // [plan.image_rows]
-  std::vector<int32_t> rope_positions_;          // [axes, max_num_batched_tokens], likewise
+  std::vector<int32_t> rope_positions_;          // [axes, max_num_batched_tokens]
   std::vector<float*> image_targets_;            // [plan.image_rows]
   std::vector<StateSlot> state_slots_;           // [max_num_seqs], if sequences keep states
   std::vector<int32_t> adapters_;                // slot of each slice or -1, if adapters are served
   std::vector<Drafter::Job> draft_jobs_;         // [DraftPlan::max_sequences]
-  std::vector<Drafter::Hidden> draft_hidden_;    // likewise, for a drafting head
+  std::vector<Drafter::Hidden> draft_hidden_;    // [DraftPlan::max_sequences]
   std::vector<DrawJob> draw_jobs_;               // [max_num_seqs]
   // Arrays of the step being ended.
   std::vector<SampleJob> jobs_;  // [max_num_seqs]

@@ -538,7 +538,7 @@ struct FakeEngine {
     std::vector<AttentionSpan> groups = {AttentionSpan{}};
     int num_threads = 1;
     int num_stages = 1;       // steps in flight
-    bool has_device = false;  // whether there is a device, on which nothing runs
+    bool has_device = false;  // the plan has a device, on which nothing runs
     LoopLimits loop = {};
     SpeculationConfig speculation = {};
     DraftConfig draft = {};

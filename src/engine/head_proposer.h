@@ -73,13 +73,13 @@ class HeadProposer final : public Drafter {
     Job* job = nullptr;
     SequenceSampling* sampling = nullptr;
     int64_t length = 0;  // number of tokens to propose
-    int64_t row = 0;     // if it drafts blocks: the row of the logits of the block's first token
+    int64_t row = 0;     // for block drafting: logits row of the block's first token
   };
   // Where the hidden rows of a step come from.
   enum class Source {
-    kKept,   // the sequences' kept rows
-    kGiven,  // the target's last step
-    kOwn,    // the head's last step
+    kKept,   // kept rows of the sequences
+    kGiven,  // rows of the target's last step
+    kOwn,    // rows of the head's last step
   };
   // All arrays are F32. On a device, `hidden` and `handed` are empty.
   struct Arrays {

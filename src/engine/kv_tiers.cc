@@ -30,8 +30,8 @@
 namespace sluice {
 namespace {
 
-// Limit in bytes for pieces that are being written to the disk, and likewise for pieces that are
-// being read from it. At least the numbers of pieces below are always allowed.
+// Limit in bytes of the pieces that are being written to the disk, and separately of those being
+// read from it. The numbers of pieces below are allowed even if they are larger.
 constexpr int64_t kWayBytes = int64_t{64} << 20;
 constexpr int64_t kLeastBlocksOnWay = 16;
 constexpr int64_t kLeastSnapshotsOnWay = 2;

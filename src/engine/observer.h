@@ -25,9 +25,8 @@ struct StepStats {
   int64_t total_states = 0;
   // Counts of this step. Prompt tokens that it computed, excluding those found in the cache:
   int64_t prompt_tokens = 0;  // computed, not taken from the cache
-  // Prompt tokens that were not counted before, neither as computed nor as found. Summed over all
-  // steps, each token counts once per sequence, here or in prefix_hits, even if the sequence is
-  // preempted.
+  // Computed prompt tokens that no earlier step counted, here or in prefix_hits. So over all steps,
+  // each prompt token counts once per sequence, even if the sequence is preempted.
   int64_t new_prompt_tokens = 0;
   int64_t generated_tokens = 0;
   int64_t preemptions = 0;

@@ -23,7 +23,8 @@ class WeightLoads {
   // Returns a model of one rank on the CPU, with its own threads. If there are several engines, the
   // first engine's call loads the weights, and the models of the other engines share them.
   Result<std::unique_ptr<Model>> LoadModel(int engine, const std::filesystem::path& folder);
-  // Must be the same on all ranks of an engine.
+  // Stages the weights in `folder` on all ranks of the engine. The first engine's call loads them;
+  // the other engines share them.
   Status Stage(int engine, WeightStage& own, const std::filesystem::path& folder);
 
   // Sets the functions of `loader` that call `loads` for one engine.

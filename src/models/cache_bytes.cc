@@ -12,8 +12,8 @@
 namespace sluice {
 namespace {
 
-// A part of a block or of a slot of states. The same part of the next block or slot is `bytes`
-// further.
+// A part of a block or of a slot of states. `first`: the part in block or slot 0; the parts of all
+// blocks or slots are contiguous.
 struct Part {
   std::byte* first = nullptr;
   int64_t bytes = 0;

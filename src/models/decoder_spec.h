@@ -382,10 +382,10 @@ struct MixerSpec {
   // How the projections are stored in the checkpoint: names of their modules, appended to the
   // mixer's name, and the rows of each module.
   enum class Projections {
-    kOne,        // in_proj: all
+    kOne,        // in_proj computes all
     kByKeyHead,  // in_proj_qkvz, in_proj_ba: rows grouped by key head
     kByKind,     // modules in_proj_qkv, in_proj_z, in_proj_b, in_proj_a
-    kOneByKind,  // in_proj: all; q of all heads, then k, v, z, b and a
+    kOneByKind,  // in_proj computes all: q of all heads, then k, v, z, b and a
     kEach,       // q_proj, k_proj, v_proj, g_proj, b_proj, a_proj
   };
   enum class Norm {

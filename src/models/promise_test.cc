@@ -85,7 +85,7 @@ TEST_P(PromiseTest, StatesAreTheSameFromAnyChunk) {
 
       // Takes snapshots after rows of two slices in one step, then continues from each.
       for (int sequence = 0; sequence < 2; ++sequence) runner->Forget(sequence);
-      const std::vector<int32_t> kept = {2, 23, 149, 150};  // index: slot
+      const std::vector<int32_t> kept = {2, 23, 149, 150};  // the index is the slot
       for (size_t slot = 0; slot < kept.size(); ++slot)
         runner->SnapshotState(1, kept[slot], static_cast<int32_t>(slot));
       runner->SnapshotState(0, 33, 4);

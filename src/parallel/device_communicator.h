@@ -48,19 +48,19 @@ class DeviceCommunicator {
   // Returns whether `mine` is true at all ranks of the stage, which all call it. On the host.
   virtual bool AllAgree(bool mine) = 0;
 
-  // Fails the host's group with `reason` if it is not empty, then ends exchanges that wait for
-  // other ranks, also those of kernels that read the word of DeviceCommunicatorOptions::stop, so
-  // that the stream can be synchronized.
+  // Fails the host's group with `reason` if it is not empty. Then ends exchanges that wait for
+  // other ranks, and kernels that read the word of DeviceCommunicatorOptions::stop, so that the
+  // stream can be synchronized.
   virtual void Abort(const std::string& reason) = 0;
 };
 
 struct DeviceCommunicatorOptions {
   // How long a rank waits for the other ranks' devices after it has enqueued its own work.
   std::chrono::milliseconds deadline = std::chrono::minutes(5);
-  // A page-locked uint32_t of all ranks, 0 at first, which kernels that wait for other ranks read.
-  // After a failure of the group, the rank that notices it first sets the word to 1, because
-  // another rank may be blocked in a launch that waits for such a kernel. Null: there are no such
-  // kernels.
+  // A page-locked uint32_t that all ranks share, initially 0. Kernels that wait for other ranks
+  // read it and stop if it is 1. The rank that first detects a failure of the group sets it to 1,
+  // because another rank may be blocked in a launch that waits for such a kernel. Null: there are
+  // no such kernels.
   std::shared_ptr<DeviceBuffer> stop = nullptr;
 };
 

@@ -97,7 +97,7 @@ Status CheckSharedMemory(int ranks_here) {
   const char* const named = std::getenv("OMPI_MCA_btl_vader_backing_directory");
   const std::string folder = named != nullptr ? named : "/dev/shm";
   struct statvfs found = {};
-  // MPI then uses another way, or reports the error.
+  // MPI then uses another transport, or reports the error.
   if (statvfs(folder.c_str(), &found) != 0) return {};
   // Default of Open MPI's btl_vader_segment_size.
   const int segment = NumberOf("OMPI_MCA_btl_vader_segment_size").value_or(4 << 20);

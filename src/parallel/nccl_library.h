@@ -73,7 +73,7 @@ class NcclLibrary {
                                                          NcclMaker maker = NcclMaker::kNvidia);
 
   const nccl::Functions& functions() const { return functions_; }
-  int version() const { return version_; }  // 22809: 2.28.9
+  int version() const { return version_; }  // for example 22809 for 2.28.9
   std::string Describe() const;  // "NCCL 2.28.9 (libnccl.so.2)", "RCCL 2.27.7 (librccl.so.1)"
 
  private:

@@ -15,8 +15,8 @@ struct PublishedModel {
   ModelShape shape;
 };
 
-// From each model's config.json. Sorted so that a longer `part` precedes the parts that it
-// contains.
+// The shapes of published models, from their config.json. Sorted so that a longer `part` precedes
+// the parts that it contains.
 const PublishedModel kPublished[] = {
     {"llama-4-scout",
      {"Llama 4 Scout", 48, 5120, 40, 8, 128, 202048, false, 48, 0, 8192, 8192, 16, 1, 10485760}},

@@ -17,7 +17,7 @@ namespace sluice {
 struct QuantizedModule {
   std::string name;                      // tensor name without suffix, spelled as in the source
   StoredMatrix source;                   // [>= first_row + rows, cols]
-  const StoredTensor* tensor = nullptr;  // the tensor that contains the source
+  const StoredTensor* tensor = nullptr;  // tensor of the source checkpoint with these weights
   int64_t first_row = 0;
   int64_t rows = 0;
   int64_t expert = -1;  // >= 0: index of an expert in a fused tensor, which is written transposed

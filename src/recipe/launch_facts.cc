@@ -69,8 +69,8 @@ std::string Given(const options::Assignment& assignment) {
 OptionFact Explain(const options::Settings& settings, const options::Assignment& assignment,
                    const IdleFinder& find_idle) {
   const options::Option& option = *assignment.option;
-  // A refused option without an error has an accepted value. It has an effect, unless the option
-  // belongs to another program.
+  // An option of kind kRefused is refused only for some values, and this value was accepted. The
+  // option has an effect, unless it belongs to another program.
   Effect effect = option.effect;
   if (effect == Effect::kRefused)
     effect = options::IsForeign(option) ? Effect::kNoEffect : Effect::kActs;
@@ -118,7 +118,7 @@ std::vector<OptionFact> ExplainAll(const options::Settings& settings,
 
 constexpr size_t kMostErrors = 20;
 
-// Removes options whose value is the output of a command, which is unknown here.
+// Removes options whose value is the output of a command, which is unknown.
 std::vector<std::string> WithoutUnknown(const std::vector<std::string>& words) {
   std::vector<std::string> known;
   for (size_t i = 0; i < words.size(); ++i) {

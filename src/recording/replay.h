@@ -52,7 +52,7 @@ struct ReplayResult {
   int64_t num_answers = 0;  // sequences whose tokens were compared
   int64_t num_different_answers = 0;
   int64_t num_tokens = 0;  // number of tokens compared
-  // Sequences with constraints, whose tokens were taken from the recording.
+  // Number of sequences with constraints, whose tokens were taken from the recording.
   int64_t num_unchecked_answers = 0;
   int64_t num_preemptions = 0;
   int64_t prefix_hits = 0;

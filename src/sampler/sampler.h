@@ -44,8 +44,8 @@ struct SampleJob {
   // Result. The constraint needs more time than the step has, so no token was chosen: the row must
   // be computed again once the matcher has its mask.
   bool is_late = false;
-  // Input. The maximum of each block of logits (kernels/block_maxima.h), which let Sample read
-  // fewer logits; empty: unknown.
+  // Input. The maximum of each block of logits (kernels/block_maxima.h), with which Sample can skip
+  // blocks; empty: unknown.
   std::span<const float> maxima = {};
 };
 

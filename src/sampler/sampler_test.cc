@@ -329,7 +329,7 @@ TEST(Sampler, SeedAndPositionDecideAlone) {
         Row(logits, {0}, std::vector<int32_t>(static_cast<size_t>(n))).Sample(params, 42).token);
   EXPECT_NE(later, std::vector<int32_t>(5, token));
 
-  // The same draws in a batch on several threads.
+  // A batch on several threads draws the same tokens.
   ThreadPool pool(3);
   Sampler sampler(1000, 3);
   std::vector<SequenceSampling> sequences(64);
@@ -398,7 +398,7 @@ TEST(Sampler, AConstraintLeavesWhatItAllows) {
   EXPECT_EQ(row.Constrain(allow({69, 50})).Sample(Greedy()).token, 69);
   EXPECT_EQ(row.Sample(Greedy()).token, 3);
 
-  // Combined with other masks.
+  // The constraint applies together with other masks.
   SamplingParams params = Greedy();
   params.logit_bias = std::vector<std::pair<int32_t, float>>{{3, 100.0f}, {69, 2.0f}};
   EXPECT_EQ(row.Constrain(allow({40, 69, 50})).Sample(params).token, 69);

@@ -24,7 +24,7 @@ enum class SchedulingPolicy {
   kFair,      // round-robin by client; within a client like kPriority
 };
 
-// The engine's plan sets these and knows their defaults.
+// Set by the engine's plan (engine_plan.h), which also defines the defaults.
 struct SchedulerLimits {
   int block_size = 0;                  // in tokens
   int64_t max_num_batched_tokens = 0;  // >= max_num_seqs

@@ -171,8 +171,8 @@ TEST(FairScheduler, ChoosingDoesNotLookAtAllThatWait) {
   }
 }
 
-// Two clients always wait, one with floods of large requests; others come and go. The bounds are
-// stated in fair_shares.h.
+// Two clients always have waiting requests, one of them many large requests. Other clients come and
+// go. fair_shares.h states the bounds.
 class RandomFairScheduler : public ::testing::TestWithParam<unsigned> {};
 
 TEST_P(RandomFairScheduler, EveryClientHasItsShare) {

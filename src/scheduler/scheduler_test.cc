@@ -130,7 +130,7 @@ TEST(Scheduler, ThousandsOfSequencesGoAtOnce) {
   };
   const double begin = cpu_seconds();
   for (const auto& siblings : requests) world.Abort(siblings);
-  // One by one, each with a scan of all remaining sequences, removing them would take 10 s.
+  // Removing them one by one, each with a scan of all remaining sequences, would take 10 s.
   EXPECT_LT(cpu_seconds() - begin, 3);
   EXPECT_FALSE(world.scheduler().has_work());
   EXPECT_EQ(world.pool().num_held(), 0);

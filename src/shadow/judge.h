@@ -67,14 +67,14 @@ Judgement JudgeGreedy(const Scores& ours, const Scores& reference, const Ending&
                       double epsilon);
 
 // Judges a sampled answer: checks that each token may be sampled, with a tolerance of `epsilon`,
-// and that the log probabilities are as expected. `reference` should have many `top` tokens:
-// positions at which their probabilities leave more than 1 % unknown do not count.
+// and that the log probabilities are as expected. `reference` should have many `top` tokens: a
+// position does not count if the probabilities of its `top` tokens add up to less than 99 %.
 Judgement JudgeDrawn(const Scores& reference, const Choosing& choosing, double epsilon);
 
 // Sums over sampled answers, which show differences too small to be seen in one answer.
 struct DrawnSums {
   double excess = 0;    // sum of (surprise minus expected surprise), in nats
-  double variance = 0;  // of the surprise
+  double variance = 0;  // sum of the variances of the surprise
   int64_t tokens = 0;
 
   void Add(const Scores& reference, const Choosing& choosing);

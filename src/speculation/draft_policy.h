@@ -65,7 +65,7 @@ class DraftPolicy {
 
  private:
   static constexpr int64_t kMostSequences = 32;  // more sequences count as this many
-  static constexpr size_t kMostPlaces = 16;      // later draft tokens count as this one
+  static constexpr size_t kMostPlaces = 16;      // later draft tokens count as the last place
 
   // Returns the probability that the draft token at `place` is accepted if all before it are.
   double AcceptanceAt(const DraftAcceptance& acceptance, int64_t place) const;

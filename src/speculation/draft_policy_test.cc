@@ -203,7 +203,7 @@ TEST(DraftPolicy, ForgetsASlowStep) {
   EXPECT_GT(proposed, 4 * 1200);
 }
 
-// Heads are right less often the further ahead they propose.
+// The later a draft token of a head is, the less often it is accepted.
 TEST(DraftPolicy, LearnsHowFarAheadTokensAreRight) {
   DraftPolicy policy(0.1, true);
   DraftAcceptance found;

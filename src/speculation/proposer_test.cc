@@ -60,7 +60,8 @@ TEST(Proposer, WhatRepeatsGoesOnBehindTheLastToken) {
 
 TEST(Proposer, SuffixesProposeWhatMostlyFollowed) {
   Proposer proposer(Suffix(8));
-  // 3 followed twice and 4 once; then 8 and 6 once each, 6 later.
+  // After 1 2, token 3 followed twice and 4 once. After 1 2 3, tokens 8 and 6 followed once each; 6
+  // is the later one.
   EXPECT_THAT(Proposed(proposer, {9, 1, 2, 3, 8, 1, 2, 4, 7, 1, 2, 3, 6, 1, 2}), ElementsAre(3, 6));
   // At most as many tokens as matched, because the factor is 1.
   EXPECT_THAT(Proposed(proposer, {5, 6, 7, 8, 9, 1, 5, 6, 7}), ElementsAre(8, 9, 1));
@@ -79,7 +80,7 @@ TEST(Proposer, UnlikelyTokensAreNotProposed) {
   SpeculationConfig config = Suffix(8);
   config.min_token_prob = 0.6;
   Proposer proposer(config);
-  // 3 and 4 followed once each.
+  // After 1 2, tokens 3 and 4 followed once each.
   EXPECT_THAT(Proposed(proposer, {1, 2, 3, 1, 2, 4, 1, 2}), IsEmpty());
 }
 

@@ -1,5 +1,5 @@
-// Decodes every weight of checkpoints written by the tools themselves; compares check sums with
-// values decoded by tools/checkpoints/decode_weights.py.
+// Decodes every weight of checkpoints that published quantization tools wrote; compares checksums
+// with values decoded by tools/checkpoints/decode_weights.py.
 #include <cstdlib>
 #include <filesystem>
 

@@ -385,8 +385,8 @@ TEST(DeviceRanksLoadTest, HeavyARankMayLoadForLongerThanTheDeadline) {
   parallel.deadline = std::chrono::milliseconds(1000);
   ThreadPool pool(1);
   bool has_waited = false;
-  // At the latest, the rank that loads the last weights must wait, because at first the total does
-  // not include its share.
+  // Waits when the reported bytes reach the total. At the latest, this happens in the rank that
+  // loads the last weights: at first, the total does not include its share.
   const auto wait_at_the_end = [&](int64_t done, int64_t total) {
     if (done < total) return;
     has_waited = true;

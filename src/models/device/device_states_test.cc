@@ -97,7 +97,7 @@ TEST_P(DeviceStatesPromiseTest, HeavyCutsCompanionsAndSnapshotsDoNotMatter) {
     return;
   }
   // Takes snapshots in two slices of one step.
-  const std::vector<int32_t> kept = {2, 23, 59, 60};  // index: slot
+  const std::vector<int32_t> kept = {2, 23, 59, 60};  // the index is the slot
   for (size_t slot = 0; slot < kept.size(); ++slot)
     runner.SnapshotState(1, kept[slot], static_cast<int32_t>(slot));
   runner.SnapshotState(0, 20, 4);

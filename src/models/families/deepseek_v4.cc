@@ -85,8 +85,8 @@ Result<int> ReadRopeDim(const JsonFields& fields, const ModelConfig& config) {
                     json::Value(rotated));
 }
 
-// Sets the RoPE tables: the first is for layers without entries, the second for the other layers.
-// rope_parameters has a block for each table, or is the block for the second table.
+// Sets the RoPE tables: the first is for layers without compressed entries, the second for the
+// other layers. rope_parameters has a block for each table, or is the block for the second table.
 Status ReadRopes(const JsonFields& fields, int rope_dim, ModelConfig& config) {
   const char* name = fields.Given("rope_scaling") != nullptr ? "rope_scaling" : "rope_parameters";
   ASSIGN_OR_RETURN(const json::Value* all, fields.Object(name));

@@ -117,7 +117,7 @@ Result<GlobalHeads> ReadGlobalHeads(const JsonFields& fields, const std::vector<
   return heads;
 }
 
-// Returns whether each layer has a window. The last one never has one.
+// Returns whether each layer has a window. The last layer never has a window.
 Result<std::vector<bool>> ReadWindows(const JsonFields& fields, const ModelConfig& config) {
   constexpr size_t kDefaultPattern = 6;
   ASSIGN_OR_RETURN(const auto types,

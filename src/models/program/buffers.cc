@@ -55,7 +55,8 @@ Lifetimes LifetimesOf(const Program& program) {
       });
     }
   }
-  // Moved rows stay in use as long as the rows from which they were copied would have been.
+  // The buffer to which rows move stays in use as long as the buffer from which they were copied
+  // would have.
   for (size_t i = 0; i < num_ops; ++i) {
     const auto* const keep = std::get_if<KeepRows>(&program.ops[i]);
     if (keep == nullptr) continue;
