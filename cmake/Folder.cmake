@@ -5,7 +5,7 @@
 # sluice_NAME; `*_test.cc` make the program NAME_test, run by ctest under the folder's name; `*_benchmark.cc` make
 # NAME_benchmark (not built by default); with SLUICE_FUZZ, each `X_fuzz.cc` makes X_fuzz. CUDA_SOURCES need CUDA's
 # headers and are left out without SLUICE_CUDA. Only CUDA_SOURCES and CUDA_AWARE sources see the macro SLUICE_CUDA.
-# Library sources in the sub-folders APART are left to the caller.
+# Library sources in the sub-folders APART are not part of the library; the caller compiles them.
 #
 # The library's sources are compiled SLUICE_UNITY_BATCH at a time, tests eight at a time (SLUICE_UNITY): most of the
 # compile time goes into headers that all of them include. So names in anonymous namespaces must be unique within a

@@ -268,8 +268,7 @@ def build(preset, targets=(), name=None, options=()):
 
 
 def unit_programs(folder, only=None):
-    """Names and commands of the test programs that ctest lists, or only of those named. The other programs may not
-    have been built."""
+    """Names and commands of the test programs that ctest lists. If names are given, only of these programs: the others may not be built."""
     out = run(["ctest", "--test-dir", folder, "--show-only=json-v1"], check=True, capture_output=True, text=True).stdout
     return [(t["name"], t["command"]) for t in json.loads(out)["tests"] if only is None or t["name"] in only]
 

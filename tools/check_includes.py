@@ -72,7 +72,7 @@ WATCHED_LINES = 800
 
 
 def api_room(path):
-    """The room of a path from src/; None if it is not in the API or in no room."""
+    """The room of a path relative to src/; None if the path is in no room."""
     room = path[len(API):].split("/")[0] if path.startswith(API) else ""
     return room if room in API_ROOMS else None
 

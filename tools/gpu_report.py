@@ -382,7 +382,7 @@ class Report:
                       lambda seconds, n=name, w=words: self.rows_of(command, n, seconds, tool, w, more))
 
     def names_of(self, command, few=None):
-        """The names from listed(); none if that fails, which try_all_parts reports."""
+        """The names from listed(); empty if listed() fails. try_all_parts reports the failure."""
         try:
             return few or self.listed(command)
         except OSError:

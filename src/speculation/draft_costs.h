@@ -33,8 +33,8 @@ class DraftCosts {
   double CatchUpToken() const;
 
  private:
-  static constexpr int64_t kMostSequences = 32;  // more sequences count as this many
-  static constexpr int64_t kMostProposed = 64;   // more draft tokens count as this many
+  static constexpr int64_t kMostSequences = 32;  // maximum; larger numbers count as this one
+  static constexpr int64_t kMostProposed = 64;   // maximum; larger numbers count as this one
   static constexpr int kNumGroups = 6;           // 1, 2, 3 to 4, 5 to 8, 9 to 16, more
 
   struct Average {

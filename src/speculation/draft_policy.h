@@ -64,7 +64,7 @@ class DraftPolicy {
   double AcceptanceOf(const DraftAcceptance& acceptance) const;
 
  private:
-  static constexpr int64_t kMostSequences = 32;  // more sequences count as this many
+  static constexpr int64_t kMostSequences = 32;  // maximum; larger numbers count as this one
   static constexpr size_t kMostPlaces = 16;      // later draft tokens count as the last place
 
   // Returns the probability that the draft token at `place` is accepted if all before it are.

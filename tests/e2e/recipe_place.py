@@ -201,7 +201,7 @@ def place(folder, models, compute_capability="10.0"):
 
 
 def smaller(script, **numbers):
-    """The same benchmark with other sizes."""
+    """Replaces the sizes in a benchmark command."""
     for flag, number in numbers.items():
         script, count = re.subn(r"(--%s[ =])\S+" % flag.replace("_", "-"), r"\g<1>%d" % number, script)
         assert count, flag

@@ -30,7 +30,8 @@ def test_lm_eval_generate(abacus):
 
 
 def test_lm_eval_loglikelihood(abacus):
-    """The score of a given text: exactly one token follows the echo, and the test finds the best logprob by equality."""
+    """lm_eval scores a given text by its echoed logprobs. The answer must have exactly one token after the echo. Whether the text is the
+    greedy answer follows from equal logprobs."""
     ids = json.loads(abacus.request("POST", "/tokenize", {"model": "m", "prompt": "Tom has 3 apples."})[2])["tokens"]
     status, answer = abacus.post("/v1/completions", {"model": "m", "prompt": [ids], "temperature": 0, "max_tokens": 1, "logprobs": 1,
                                                      "seed": 1234, "echo": True})

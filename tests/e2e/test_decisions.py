@@ -72,7 +72,7 @@ def test_answers_are_the_logprobs_of_a_reply(server):
 
 
 def test_they_do_not_depend_on_the_batch(server):
-    """The numbers are the same alone, beside other requests and from the prefix cache."""
+    """The probabilities are the same for a request alone, with concurrent requests, and from the prefix cache."""
     alone = ask(server)["answers"]
     mixed = at_once([lambda i=i: ask(server, state=STATE if i % 2 else "Something else, %d." % i)["answers"] for i in range(16)])
     assert all(answers == alone for answers in mixed[1::2]) and all(answers != alone for answers in mixed[::2])

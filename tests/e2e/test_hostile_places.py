@@ -115,7 +115,7 @@ def test_c06_r04_a_bare_environment():
 
 
 def sockets_of(pid):
-    """(address, port) of the listening sockets, in the kernel's notation."""
+    """(address, port) of the listening sockets, in the format of /proc/net/tcp."""
     inodes = set()
     for link in pathlib.Path("/proc/%d/fd" % pid).iterdir():
         with contextlib.suppress(OSError):

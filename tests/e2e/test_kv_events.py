@@ -36,7 +36,7 @@ def ask(server, tokens, **more):
 
 
 def prompts(rng, count):
-    """Prompts that share beginnings, some with a salt."""
+    """Prompts that share prefixes, some with a salt."""
     stems = [[rng.randrange(3, 60) for _ in range(rng.randrange(20, 200))] for _ in range(12)]
     for _ in range(count):
         stem = rng.choice(stems)

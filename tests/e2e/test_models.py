@@ -25,7 +25,7 @@ from serving import (
 )
 
 CHECKPOINTS = DATA / "checkpoints"
-# Each takes about 110 MiB, so two fit.
+# Each model takes about 110 MiB, so two fit.
 SMALL = {"max-model-len": 256, "max-num-seqs": 4, "max-num-batched-tokens": 256, "kv-cache-memory-bytes": "96MiB"}
 BUDGET = ("--models-memory", "300MiB", "--request-memory-bytes", "32MiB")
 THREE = {"abacus": {"path": str(ABACUS)}, "llama": {"path": str(CHECKPOINTS / "llama-bf16")}, "qwen": {"path": str(CHECKPOINTS / "qwen3-bf16")}}

@@ -71,7 +71,7 @@ def unigram():
 
 
 def save(folder, model, tokenizer, **names):
-    for parameter in model.parameters():  # much larger values than a usual initialization
+    for parameter in model.parameters():  # larger values than those of a usual initialization
         parameter.data += torch.randn_like(parameter) * 0.15
     model = model.to(torch.bfloat16)
     model.save_pretrained(folder)

@@ -148,7 +148,8 @@ VARIANTS = {
                               "num_experts_per_tok": 3, "layer_types": ["attention", "attention"], "position_embedding_type": "rope", "mamba_n_heads": 4,
                               "rope_theta": 10000.0, "tie_word_embeddings": True, "embedding_multiplier": 12.0, "residual_multiplier": 0.22,
                               "attention_multiplier": 0.05, "logits_scaling": 0.5},
-    # A head size that is not a multiple of a vector, GELU by erf, a partial factor that is ignored, an old spelling of the class, no theta.
+    # A head size that is not a multiple of a vector's width, GELU by erf, a partial factor that is ignored, an old spelling of the class,
+    # no theta.
     "tiny-llama-narrow": {**LLAMA, "architectures": ["LLaMAForCausalLM"], "hidden_size": 36, "intermediate_size": 44,
                           "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 18, "hidden_act": "gelu",
                           "partial_rotary_factor": 0.5, "tie_word_embeddings": False},
@@ -185,7 +186,7 @@ VARIANTS = {
                              "num_experts_per_tok": 3, "n_shared_experts": 1, "first_k_dense_replace": 0, "norm_topk_prob": True,
                              "routed_scaling_factor": 2.5, "n_group": 4, "topk_group": 2, "use_qk_norm": False, "attention_bias": False,
                              "partial_rotary_factor": 0.5, "rope_theta": 10000.0, "tie_word_embeddings": False},
-    # Convolutions of three taps over a number of channels that is no multiple of a vector, a width rounded to a multiple of 16.
+    # Convolutions of three taps; a number of channels that is no multiple of a vector's width; an MLP width rounded to a multiple of 16.
     "tiny-lfm2": {**LFM2, "model_type": "lfm2", "architectures": ["Lfm2ForCausalLM"], "hidden_size": 60, "intermediate_size": 130,
                   "block_multiple_of": 16, "num_hidden_layers": 4, "num_attention_heads": 2, "num_key_value_heads": 1, "conv_bias": False,
                   "layer_types": ["conv", "full_attention", "conv", "conv"]},
@@ -295,7 +296,7 @@ VARIANTS = {
     # Latent attention without experts.
     "tiny-youtu": {**COMMON, **{key: value for key, value in LATENT.items() if key != "moe_intermediate_size"}, "model_type": "youtu",
                    "architectures": ["YoutuForCausalLM"], "q_lora_rank": 20, "rope_theta": 10000.0, "tie_word_embeddings": True},
-    # Attention sinks with norms of heads, rope and windows except in the first two layers and the last, sigmoid routing.
+    # Attention sinks and per-head norms; rope and windows, except in the first two layers and the last; sigmoid routing.
     "tiny-flint": {**COMMON, **TINY, "model_type": "flint", "architectures": ["FlintForCausalLM"], "intermediate_size": 48, "num_hidden_layers": 4,
                    "moe_intermediate_size": 16, "shared_expert_intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 2,
                    "sliding_window": 24, "rope_theta": 10000.0, "tie_word_embeddings": False},

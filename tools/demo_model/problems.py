@@ -39,7 +39,7 @@ def plural(word):
 # --- numbers -----------------------------------------------------------------
 
 def num(r, hi=99, lo=2):
-    """A random number: half of them small, the others up to `hi`."""
+    """A random number: in half of the cases a small one, else up to `hi`."""
     return r.randint(lo, min(hi, 20)) if r.random() < 0.5 else r.randint(lo, hi)
 
 

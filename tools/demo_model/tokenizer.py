@@ -28,7 +28,7 @@ BOS, END, HEAD, HEAD_END, EOT = range(VOCAB - 16, VOCAB - 11)
 SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
 
-# Some English besides the problems, so that common words get tokens of their own.
+# Some English text in addition to the problems, so that common words get their own tokens.
 ENGLISH = """
 The people of the town said that they would go there with their friends after the work was done. It is not easy to know
 what comes next, but we can try to think about it and see. When the day was over, all of them went back to the house where

@@ -117,7 +117,7 @@ class Muon:
     """Orthogonalized momentum for matrices; needs far fewer steps than AdamW."""
 
     def __init__(self, params, dtype):
-        self.dtype = dtype                    # of the products
+        self.dtype = dtype                    # type of the matrix products
         self.groups = {}  # matrices of the same shape are processed together
         for p in params:
             key = (tuple(sorted(p.shape)), p.shape[0] > p.shape[1])
@@ -236,7 +236,7 @@ def main():
     p.add_argument("--export-only", action="store_true")
     args = p.parse_args()
 
-    torch.set_num_threads(1)         # one in each process
+    torch.set_num_threads(1)         # one thread per process
     torch.manual_seed(args.seed)
     os.makedirs(args.work, exist_ok=True)
     checkpoint = os.path.join(args.work, "checkpoint.pt")

@@ -48,7 +48,7 @@ HEAD = {
     "eagle_aux_hidden_state_layer_ids": LAYERS,
     "torch_dtype": "bfloat16",
 }
-FOLLOWING = 0.8  # weight of each further pass over that of the pass before
+FOLLOWING = 0.8  # weight of a pass relative to the previous pass
 
 
 class Head(torch.nn.Module):

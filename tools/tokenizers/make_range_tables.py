@@ -28,7 +28,7 @@ def ranges(members):
 def charsmap(key, value):
     """A map of one ASCII letter, in sentencepiece's format: a double array and the replacements."""
     units = [0] * 512
-    units[0] = 1 << 10  # its children are at index 1 ^ byte
+    units[0] = 1 << 10  # the root's children are at index 1 ^ byte
     leaf = 256
     units[1 ^ key] = key | 1 << 8 | ((1 ^ key) ^ leaf) << 10
     units[leaf] = 1 << 31 | 0
