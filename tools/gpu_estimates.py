@@ -42,7 +42,7 @@ DEVICES = [
     Device("GB10", "NVFP4", 0.5625, 235e9, (0.92, 0.9, 0.85), 200e12, 2, 15, 1.0, 28, 1.55, (1, 1, 1.5, 3), 110e12, 107e9),
 ]
 ATTENTION = 0.8           # fraction of `copy` that attention reaches
-ATTENTION_LEAST_US = 6    # a layer
+ATTENTION_LEAST_US = 6    # minimum per layer
 
 
 def parts(device, c):
@@ -69,7 +69,7 @@ class Links:
     rate: float          # bytes per second into a device
     exchange_us: float   # time until the last flag has arrived, without the transfer of the bytes
     join_us: float       # time of a kernel that joins columns, including its launch
-    exchanges: int       # of a layer
+    exchanges: int       # per layer
 
 
 # Ranks gather heads before the conversion, which is therefore a separate launch.

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Sends 500 questions of models/abacus/heldout.jsonl to a server, as the trials of docs/shadow.md do: `tools/shadow_load.py http://127.0.0.1:8000`.
 
-Sends chats and completions in turn, and every second one as a stream; `--temperature 0.8` samples them. Prints how many were answered.
+Alternates between chats and completions; every second request is streamed. `--temperature 0.8` samples the answers. Prints how many
+requests were answered.
 """
 import argparse
 import concurrent.futures

@@ -138,7 +138,8 @@ TEST(AdapterPromiseTest, AnswersDoNotDependOnCompanyChunksCacheThreadsOrPreempti
   EXPECT_GT(preempted.preemptions, 0);
 }
 
-// Ranks hold parts of the adapters, and engines share them; adapters loaded at run time reach all.
+// Ranks hold parts of the adapters, and engines share them. Adapters loaded at run time are
+// available on all ranks and engines.
 TEST(AdapterPromiseTest, AnswersDoNotDependOnRanksOrEngines) {
   const EngineConfig alone = Config({"qwen3-linear", "qwen3-stabilized"});
   const std::vector<Answer> expected = Answers(*Make(alone), /*at_once=*/false);

@@ -72,7 +72,8 @@ class EngineCore {
   void Add(std::unique_ptr<ActiveRequest> request);
   // Ends the request; its sink receives nothing more. Unknown handles are ignored.
   void Abort(RequestHandle handle);
-  // Ends the sequence as kStop; its siblings continue. Unknown or ended ones are ignored.
+  // Ends the sequence as kStop; its siblings continue. Ignores unknown sequences and sequences that
+  // have ended.
   void StopSequence(RequestHandle handle, int sequence);
   // Ends every sequence as kAbort and notifies the sinks; then waits for the steps in flight.
   void AbortAll();

@@ -41,7 +41,8 @@ struct ModelShape {
   int64_t LinearWeights() const;     // attention, MLPs and every expert
   int64_t EmbeddingWeights() const;  // weights of one embedding table
   int64_t TotalWeights() const;
-  // Returns the number of weights of linear layers by which a token is multiplied.
+  // Returns the number of linear-layer weights that a token uses: all except those of experts that
+  // are not chosen.
   int64_t ActiveWeights() const;
 };
 

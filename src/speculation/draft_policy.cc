@@ -30,8 +30,8 @@ constexpr double kMostCredit = 8;
 // credit, if the attempt takes at most kShareOfFirstTry of a step of one sequence.
 constexpr double kShareOfFirstTry = 0.3;
 constexpr int64_t kLeastLeft = 32;
-// A try includes the sequence whose draft model has the fewest tokens to catch up, and those with
-// at most this many more.
+// A try includes the sequence whose draft model has the fewest tokens to catch up, and all
+// sequences with at most this many tokens more.
 constexpr int64_t kTriedBehind = 64;
 
 }  // namespace

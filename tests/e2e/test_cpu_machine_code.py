@@ -55,7 +55,7 @@ def inner_loops(instructions):
 def spills(listing):
     """(number of loops checked, [(function, number of stores, first store)] of loops that store vectors on the stack).
 
-    Constants that are only read from there cost almost nothing.
+    Constants that are only read from the stack cost almost nothing.
     """
     seen, found = 0, []
     for name, instructions in functions(listing).items():

@@ -1,4 +1,4 @@
-"""`sluice eval` without lm_eval: in process, compared with a baseline, and its errors."""
+"""Tests `sluice eval`, which works without lm_eval: scoring in process, comparison with a baseline, and errors."""
 import json
 import resource
 import threading

@@ -33,7 +33,7 @@ def ask(server, model, prompt, **fields):
 
 
 def check_golden(server, model, folder):
-    """Compares the greedy tokens before the first one with a small margin, and the first token's logprob."""
+    """Compares the first token's logprob, and the greedy tokens up to the first token whose margin is small."""
     for case in golden(folder):
         tokens, logprobs, named = ask(server, model, case["prompt"])
         assert named == model

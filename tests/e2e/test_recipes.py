@@ -202,7 +202,8 @@ def test_002_options_that_it_recommends(tmp_path):
 def test_003(tmp_path, line, model, layout, quantized):
     with place(tmp_path, {model: quantized(layout)}) as p:
         with p.launched(block_at(3, line).text, "http://127.0.0.1:8000"):
-            # The reader must set $model: to the launched name, with its slash if the launch has one.
+            # The reader must set $model to the launched name, including the trailing slash if the launch
+            # has one.
             served = re.search(r"vllm serve (\S+)", block_at(3, line).text)[1]
             body = {"model": served, "prompt": SUM, "max_tokens": 16, "temperature": 0}
             answer = json.loads(p.run("curl -s http://127.0.0.1:8000/v1/completions -H 'Content-Type: application/json' -d '%s'" % json.dumps(body)))

@@ -15,7 +15,7 @@ QUESTION = "Tom has 3 apples. He buys 4 more. How many apples does he have now?"
 
 @contextlib.contextmanager
 def screen(folder, columns, rows, *words):
-    """A tmux screen of that size, in which the command runs after a line that its progress display must not overwrite."""
+    """A tmux screen of the given size. The command runs after a line that its progress display must not overwrite."""
     folder.mkdir(exist_ok=True)
     one = Screen(folder, [], "bash", "--norc", "-c", "sleep 1; echo before; %s; echo after; sleep 1000" % " ".join(words), columns=columns, rows=rows)
     try:

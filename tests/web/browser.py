@@ -175,8 +175,8 @@ def chromium():
     from_browser, of_browser = os.pipe()
 
     def place_pipes():
-        # Chromium reads commands from descriptor 3 and writes to 4; duplicate the ends first, as they may already be 3
-        # or 4.
+        # Chromium reads commands from descriptor 3 and writes to 4; duplicate the pipes' ends first, because their
+        # descriptors may already be 3 or 4.
         reader, writer = os.dup(for_browser), os.dup(of_browser)
         os.dup2(reader, 3)
         os.dup2(writer, 4)

@@ -299,7 +299,7 @@ def pasted(page):
 
 
 def test_copy(browser, server):
-    """Copies an answer's code, a whole answer as Markdown, and the request; also in browsers that give pages no clipboard."""
+    """Copies an answer's code, a whole answer as Markdown, and the request; also in browsers without a clipboard API."""
     no_clipboard = "Object.defineProperty(navigator, 'clipboard', {value: undefined});"
     for script in (SCRIPTED, SCRIPTED + no_clipboard):
         with browser.page(script=script) as page:

@@ -127,7 +127,7 @@ def batch_of(teacher, ids, marks, place):
 
 
 def shares(logits, labels, counted, follows):
-    """For each pass, of the tokens drafted after correct drafts only: the number that equal the model's, and the number of all."""
+    """For each pass: (number of correct tokens, number of tokens). Counts only tokens whose preceding drafts were all correct."""
     alive, found = counted.clone(), []
     for s, each in enumerate(logits):
         count = each.shape[1]
