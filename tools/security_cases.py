@@ -146,11 +146,11 @@ def page():
     if LAST_SOAK.exists():
         soak = json.loads(LAST_SOAK.read_text())
         lines += ["", "Last soak: %s, %d s of %s, %d requests (%s), %d answers compared, %d preemptions. Resident memory: median %s MiB in the second quarter, "
-                  "%s MiB in the last, %s MiB an hour by least squares. %s." % (
+                  "%s MiB in the last quarter; growth %s MiB per hour (least squares). %s." % (
                       soak["date"], soak["seconds"], soak["program"], sum(soak["requests"].values()),
                       ", ".join("%d %s" % (count, kind) for kind, count in sorted(soak["requests"].items())), soak["checked_answers"], soak["preemptions"] or 0,
                       soak["resident_mib_second_quarter"], soak["resident_mib_last_quarter"], soak["slope_mib_per_hour"],
-                      "Held" if not soak["failures"] else "Failed: " + "; ".join(soak["failures"])[:500])]
+                      "Passed" if not soak["failures"] else "Failed: " + "; ".join(soak["failures"])[:500])]
     lines += ["", END]
     return "\n".join(lines)
 

@@ -52,7 +52,8 @@ void ReloadLogLevel(const Settings& settings) {
   if (!file) return;
   const auto now = options::ReadFilesAgain(settings, options::kServe);
   if (!now) {
-    LOG_ERROR("serve", "the log level is unchanged: {}", now.error().message);
+    LOG_ERROR("serve", "reloading the configuration failed; the log level is unchanged: {}",
+              now.error().message);
     return;
   }
   const auto changed = ChangedOptions(settings, *now);

@@ -82,8 +82,11 @@ TEST_F(ReloadTest, KeepsTheLevelWhereTheFileCannotBeUsed) {
   const options::Settings settings = Start({});
   for (const char* bad : {"log-level: loud\n", "nonsense: 1\n", "{"}) {
     Write(bad);
-    EXPECT_THAT(LogOfReload(settings),
-                AllOf(HasSubstr(" ERROR serve the log level is unchanged: "), HasSubstr(file_)))
+    EXPECT_THAT(
+        LogOfReload(settings),
+        AllOf(HasSubstr(
+                  " ERROR serve reloading the configuration failed; the log level is unchanged: "),
+              HasSubstr(file_)))
         << bad;
     EXPECT_TRUE(LogEnabled(LogLevel::kWarning));
     EXPECT_FALSE(LogEnabled(LogLevel::kInfo));

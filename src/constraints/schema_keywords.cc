@@ -131,7 +131,8 @@ constexpr SchemaKeyword kSchemaKeywords[] = {
      "`pattern`, `format`, `items`, `multipleOf` and other keywords in `not`",
      R"({"type":"integer","minimum":0,"not":{"enum":[3,5]}})",
      R"({"type":"string","not":{"pattern":"^a"}})"},
-    {"if", "with `then` and `else`, if `not` is enforced for the same schema", "otherwise",
+    {"if", "with `then` and `else`, if the schema of `if` would also be enforced under `not`",
+     "otherwise",
      R"({"type":"object","properties":{"kind":{"enum":["a","b"]},"size":{"type":"integer"}},"required":["kind"],"if":{"properties":{"kind":{"const":"a"}}},"then":{"required":["size"]}})",
      R"({"type":"string","if":{"pattern":"^a"},"then":{"minLength":3}})"},
 };

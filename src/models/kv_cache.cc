@@ -160,7 +160,7 @@ Result<KvCache> KvCache::Allocate(const kernels::KvLayout& layout, const KvGroup
   int64_t total_bytes = 0;
   if (__builtin_mul_overflow(BytesPerBlock(layout, num_slots), num_blocks, &total_bytes)) {
     return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("a KV cache of {} blocks is larger than any memory", num_blocks));
+                fmt::format("the size of a KV cache of {} blocks overflows 64 bits", num_blocks));
   }
   KvCache cache;
   cache.groups_ = groups;

@@ -208,8 +208,9 @@ int64_t RopeWidth(const ModelConfig& config) {
 
 Status CheckRopeAlpha(const RopeConfig& rope, const ConfigDefaults& defaults) {
   if (!rope.scaling || !rope.scaling->alpha || defaults.takes_rope_alpha) return {};
-  return Unsupported("rope_scaling.alpha is not supported: dynamic scaling is given by a factor",
-                     "rope_scaling.alpha");
+  return Unsupported(
+      "rope_scaling.alpha is not supported for this type of model, only rope_scaling.factor",
+      "rope_scaling.alpha");
 }
 
 // Checks that each list of factors has one factor per frequency.

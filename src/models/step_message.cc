@@ -393,7 +393,7 @@ Result<const StepInput*> StepDecoder::Decode(std::span<const std::byte> message)
       ASSIGN_OR_RETURN(const int64_t number,
                        reader.Next("a block table's number", limits_.max_tables() - 1));
       if (seen_[static_cast<size_t>(number)]++ != 0)
-        return reader.Wrong(fmt::format("block table {} a second time", number));
+        return reader.Wrong(fmt::format("block table {} appears a second time", number));
       const int64_t size = BlocksOf(slice, limits_.block_size);
       ASSIGN_OR_RETURN(const int64_t kept,
                        reader.Next("entries that are kept", std::min(size, sent_.size(number))));

@@ -47,7 +47,7 @@ constexpr auto kSigns = std::to_array<Sign>({
     {"attention_window", "attention to two-sided windows and selected tokens"},
     {"hash_code_len", "attention with hashing"},
     {"num_hashes", "attention with hashing"},
-    {"keep_window_size", "attention to positions that the values select"},
+    {"keep_window_size", "dynamic mask attention, whose mask depends on the values"},
     {"lambda_std_dev", "differential attention"},
     {"position_bias_num_buckets", "attention with relative positions"},
     {"max_2d_position_embeddings", "positions in two dimensions"},

@@ -134,7 +134,7 @@ void AddDatasetRows(std::vector<Option>& table) {
                "Number of answer tokens, for all data sets with an option for it.",
                {.flag = "output-len", .range = {1, 1e7}});
   rows.Integer("random-input-len", "1024", "Tokens of each random prompt.", {.range = {1, 1e7}});
-  rows.Integer("random-output-len", "128", "Tokens of each answer to a random prompt.",
+  rows.Integer("random-output-len", "128", "Number of tokens of each answer to a random prompt.",
                {.range = {1, 1e7}});
   rows.Text("random-range-ratio", "0.0",
             "Lengths are drawn from [len * (1 - r), len * (1 + r)]. The value is r, a number below "
@@ -154,14 +154,14 @@ void AddDatasetRows(std::vector<Option>& table) {
             "Generate random prompts from token ids; always true without --dataset-path.");
   rows.Flag("tokenize-on-client", "Send prompts as lists of token ids.");
   rows.Integer("sharegpt-output-len", "",
-               "Tokens of each answer; default: the number of tokens of the file's answer.",
+               "Number of tokens of each answer; default: as many as the answer in the file has.",
                {.range = {1, 1e7}});
   rows.Integer("custom-output-len", "256",
-               "Tokens of each answer to a custom prompt; -1: output_tokens of the line.",
+               "Number of tokens of each answer to a custom prompt; -1: output_tokens of the line.",
                {.range = {-1, 1e7}});
   rows.Integer("sonnet-input-len", "550", "Maximum number of tokens of each sonnet prompt.",
                {.range = {1, 1e7}});
-  rows.Integer("sonnet-output-len", "150", "Tokens of each answer to a sonnet prompt.",
+  rows.Integer("sonnet-output-len", "150", "Number of tokens of each answer to a sonnet prompt.",
                {.range = {1, 1e7}});
   rows.Integer("sonnet-prefix-len", "200", "Tokens of the prefix that all sonnet prompts share.",
                {.range = {0, 1e7}});
@@ -170,7 +170,7 @@ void AddDatasetRows(std::vector<Option>& table) {
   rows.Integer("prefix-repetition-suffix-len", "256", "Tokens of each suffix.",
                {.range = {1, 1e7}});
   rows.Integer("prefix-repetition-num-prefixes", "10", "Number of prefixes.", {.range = {1, 1e7}});
-  rows.Integer("prefix-repetition-output-len", "128", "Tokens of each answer.",
+  rows.Integer("prefix-repetition-output-len", "128", "Number of tokens of each answer.",
                {.range = {1, 1e7}});
   rows.Flag("skip-chat-template",
             "Send custom prompts without applying the model's chat template. With openai-chat, the "
@@ -185,8 +185,8 @@ void AddResultRows(std::vector<Option>& table) {
   rows.List("goodput", "",
             "Upper bounds in milliseconds; requests within all bounds count as good: ttft:200 "
             "tpot:50 e2el:5000.");
-  rows.Flag("save-result", "Write the figures to a JSON file.");
-  rows.Flag("save-detailed", "Also write the figures of every request.");
+  rows.Flag("save-result", "Write the results to a JSON file.");
+  rows.Flag("save-detailed", "Also write the results of every request.");
   rows.Flag("append-result", "Append the result to the file as a new line.",
             {.commands = kBenchServe});
   rows.Text("result-dir", "",

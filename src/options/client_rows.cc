@@ -68,7 +68,7 @@ void AddMeasuringRows(std::vector<Option>& table) {
   Rows rows(table, "Measuring", kBench);
   rows.Integer("input-len", "32", "Tokens of each prompt.",
                {.range = {1, 1e7}, .aliases = "--random-input-len"});
-  rows.Integer("output-len", "128", "Tokens of each answer.",
+  rows.Integer("output-len", "128", "Number of tokens of each answer.",
                {.range = {1, 1e7}, .aliases = "--random-output-len"});
   rows.Integer("batch-size", "8", "Number of prompts that start together.",
                {.commands = kBenchLatency, .range = {1, 65536}});
@@ -80,9 +80,9 @@ void AddMeasuringRows(std::vector<Option>& table) {
                {.commands = kBenchThroughput, .vllm_default = "1000", .range = {1, 1e7}});
   rows.Flag("limits",
             "First measure this machine's read bandwidth and peak arithmetic rate, and print the "
-            "resulting bound next to each figure.",
+            "resulting bound next to each result.",
             {.default_value = "true", .vllm_default = "false"});
-  rows.Text("output-json", "", "Write the figures to this file, in vLLM's format.",
+  rows.Text("output-json", "", "Write the results to this file, in vLLM's format.",
             {.value = ValueKind::kFile});
   rows.Integer("local-num-warmups", "0", "Number of warm-up prompts before the measured ones.",
                {.commands = kBenchThroughput, .flag = "num-warmups", .range = {0, 1e6}});

@@ -52,10 +52,11 @@ void AddMemoryRows(std::vector<Option>& table) {
             "Folder for files of blocks that do not fit in memory; they can be reused after a "
             "restart with the same model.",
             {.value = ValueKind::kFolder});
-  rows.Size("kv-offloading-disk-size", "32GiB",
-            "Maximum size of all files of --kv-offloading-path; the least recently used files are "
-            "removed.",
-            {.range = {1, 1e15}, .needs = "kv-offloading-path"});
+  rows.Size(
+      "kv-offloading-disk-size", "32GiB",
+      "Maximum total size of the files in --kv-offloading-path; the least recently used files are "
+      "removed.",
+      {.range = {1, 1e15}, .needs = "kv-offloading-path"});
   rows.Size("kv-offloading-write-rate", "256MiB",
             "Maximum number of bytes written to --kv-offloading-path per second; 0: no limit. "
             "Blocks that exceed the rate are dropped.",

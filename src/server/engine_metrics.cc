@@ -257,18 +257,22 @@ void AppendRequestFamilies(EngineFamilies& families) {
                         &EngineMetrics::per_token);
   families.Distribution("vllm:e2e_request_latency_seconds",
                         "Histogram of end-to-end request latency in seconds.", &EngineMetrics::e2e);
-  families.Distribution("vllm:request_queue_time_seconds",
-                        "Histogram of time spent in WAITING phase for request.",
-                        &EngineMetrics::queue);
-  families.Distribution("vllm:request_inference_time_seconds",
-                        "Histogram of time spent in RUNNING phase for request.",
-                        &EngineMetrics::inference);
-  families.Distribution("vllm:request_prefill_time_seconds",
-                        "Histogram of time spent in PREFILL phase for request.",
-                        &EngineMetrics::prefill);
-  families.Distribution("vllm:request_decode_time_seconds",
-                        "Histogram of time spent in DECODE phase for request.",
-                        &EngineMetrics::decode);
+  families.Distribution(
+      "vllm:request_queue_time_seconds",
+      "Histogram of the time that a request spends in the WAITING phase, in seconds.",
+      &EngineMetrics::queue);
+  families.Distribution(
+      "vllm:request_inference_time_seconds",
+      "Histogram of the time that a request spends in the RUNNING phase, in seconds.",
+      &EngineMetrics::inference);
+  families.Distribution(
+      "vllm:request_prefill_time_seconds",
+      "Histogram of the time that a request spends in the PREFILL phase, in seconds.",
+      &EngineMetrics::prefill);
+  families.Distribution(
+      "vllm:request_decode_time_seconds",
+      "Histogram of the time that a request spends in the DECODE phase, in seconds.",
+      &EngineMetrics::decode);
   families.Distribution(
       "vllm:request_prefill_kv_computed_tokens",
       "Histogram of new KV tokens computed during prefill (excluding cached tokens).",

@@ -63,10 +63,10 @@ def test_a03_keys_that_change_while_it_serves(tmp_path):
                 assert [status(server, key) for key in ("sk-old-0001", "sk-line-0001")] == [401, 200]
                 for bad, words in [("two words", "line 1: expected one key"), ("", "expected at least one key")]:
                     keys.write_text(bad)
-                    reload_and_hear(server, "the API keys are unchanged: --api-key-file %s: %s" % (keys, words))
+                    reload_and_hear(server, "reloading the API keys failed; the old keys stay valid: --api-key-file %s: %s" % (keys, words))
                     assert status(server, "sk-new-0001") == 200
                 keys.unlink()
-                reload_and_hear(server, "the API keys are unchanged: --api-key-file %s: " % keys)
+                reload_and_hear(server, "reloading the API keys failed; the old keys stay valid: --api-key-file %s: " % keys)
                 rest = b"".join(iter(lambda: client.recv(1 << 16), b""))
                 assert b"data: [DONE]" in rest
         finally:
@@ -112,7 +112,7 @@ def test_f06_the_log_level_of_a_file(tmp_path):
             assert "the new values of max-num-seqs take effect at the next start" in text()
             config.write_text("log-level: loud\n")
             process.send_signal(signal.SIGHUP)
-            wait_until(lambda: "ERROR serve the log level is unchanged: " in text() and str(config) in text(), text)
+            wait_until(lambda: "ERROR serve reloading the configuration failed; the log level is unchanged: " in text() and str(config) in text(), text)
             assert process.poll() is None
         finally:
             end(process)
@@ -204,7 +204,7 @@ def test_a05_certificates_at_a_hangup(tmp_path):
         good = certificate.read_text()
         certificate.write_text("no certificate")
         process.send_signal(signal.SIGHUP)
-        wait_until(lambda: "the certificate is unchanged: --ssl-certfile %s" % certificate in open(log).read(), "no word of it")
+        wait_until(lambda: "reloading the certificate failed; the old one stays in use: --ssl-certfile %s" % certificate in open(log).read(), "no word of it")
         assert "CN = first" in s_client(port).stdout
         certificate.write_text(good)
         os.replace(second_certificate, certificate)

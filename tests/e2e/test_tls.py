@@ -76,7 +76,7 @@ def test_a04_a05_tls(folder):
                                   stdout=subprocess.PIPE, text=True)
         assert stream.stdout.readline().startswith("data: ")
         certificate.write_text("no certificate")
-        wait_until(lambda: "the certificate is unchanged" in pathlib.Path(log).read_text(), "no word of a bad certificate")
+        wait_until(lambda: "reloading the certificate failed" in pathlib.Path(log).read_text(), "no word of a bad certificate")
         assert "CN = first" in s_client(port).stdout
         os.replace(second_certificate, certificate)
         os.replace(second_key, key)

@@ -172,7 +172,7 @@ Result<TowerSpec> ReadQwen25Tower(const TowerFields& fields) {
   ASSIGN_OR_RETURN(const int64_t window, ReadOr(fields.vision, "window_size", 1 << 16, 112));
   spec.window = window / spec.merge / spec.patch * spec.merge;
   if (spec.window == 0) {
-    return fields.vision.Bad("window_size", "at least a merged patch, in pixels",
+    return fields.vision.Bad("window_size", "at least the size of a merged patch, in pixels",
                              json::Value(window));
   }
   ASSIGN_OR_RETURN(const auto given,

@@ -208,7 +208,8 @@ void TlsCertificates::ReloadLocked() {
     LOG_INFO("http", "new connections use the current certificate of --ssl-certfile {}",
              config_.certificate_file);
   } else {
-    LOG_ERROR("http", "the certificate is unchanged: {}", context.error().message);
+    LOG_ERROR("http", "reloading the certificate failed; the old one stays in use: {}",
+              context.error().message);
   }
 }
 

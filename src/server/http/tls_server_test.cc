@@ -287,8 +287,9 @@ TEST_F(TlsServerTest, ABadCertificateDoesNotReplaceAGoodOne) {
   std::ofstream(config_.tls.certificate_file) << "no certificate";
   ::testing::internal::CaptureStderr();
   server_->ReloadCertificates();
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("the certificate is unchanged: --ssl-certfile"));
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      HasSubstr("reloading the certificate failed; the old one stays in use: --ssl-certfile"));
   EXPECT_EQ(TlsClient(server_->port()).ServerName(), "first");
 }
 

@@ -216,7 +216,8 @@ void ApiKeys::Reload() {
   if (!has_file()) return;
   auto read = Set::Read(file_, *fixed_);
   if (!read) {
-    LOG_ERROR("http", "the API keys are unchanged: {}", read.error().message);
+    LOG_ERROR("http", "reloading the API keys failed; the old keys stay valid: {}",
+              read.error().message);
     return;
   }
   WarnOfReaders(file_);

@@ -115,8 +115,11 @@ TEST_F(ApiKeysTest, ReloadsWhatCanBeUsed) {
   EXPECT_TRUE((*keys)->Knows("fixed"));
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr("one of the 1 API keys that --api-key-file " + file_));
-  EXPECT_THAT(log, HasSubstr(" ERROR http the API keys are unchanged: --api-key-file " + file_ +
-                             ": line 1"));
+  EXPECT_THAT(
+      log,
+      HasSubstr(
+          " ERROR http reloading the API keys failed; the old keys stay valid: --api-key-file " +
+          file_ + ": line 1"));
 }
 
 }  // namespace
