@@ -51,7 +51,7 @@ Result<TorchParts> ReadTorchParts(std::string_view file) {
     return Bad("found no zip archive");
   // The end record is the last 22 bytes, because torch writes no archive comment.
   const size_t end = file.size() - kEndBytes;
-  if (At<uint32_t>(file, end) != kEndMark) return Bad("the archive has no end, or a comment");
+  if (At<uint32_t>(file, end) != kEndMark) return Bad("the archive is cut off or has a comment");
   const size_t count = At<uint16_t>(file, end + 10);
   size_t at = At<uint32_t>(file, end + 16);
   if (count > kMostParts) return Bad(fmt::format("the archive has {} parts", count));
@@ -263,7 +263,8 @@ class Pickle {
       stack_.back() = {.kind = PickleKind::kEmptyDict};
       return {};
     }
-    if (stack_.back().kind != PickleKind::kRebuild) return Bad("its pickle calls something else");
+    if (stack_.back().kind != PickleKind::kRebuild)
+      return Bad("its pickle calls a function that no dense tensor needs");
     // The arguments are (storage, offset, shape, strides, requires_grad, hooks).
     if (arguments.size() != 6 || arguments[0].kind != PickleKind::kStorage ||
         arguments[1].kind != PickleKind::kNumber || arguments[4].kind != PickleKind::kBool ||
@@ -305,7 +306,7 @@ class Pickle {
     switch (step) {
       case 0x80: {  // protocol version
         ASSIGN_OR_RETURN(const std::string_view version, Take(1));
-        if (version[0] != 2) return Bad("its pickle has another version than 2");
+        if (version[0] != 2) return Bad("its pickle does not have version 2");
         return {};
       }
       case 'c': return PushGlobal();
@@ -379,7 +380,7 @@ Result<TorchTensor> ReadTorchTensor(std::string_view file, int64_t most_values) 
     return Bad("the archive has fewer numbers than the tensor");
   if (facts.shape.size() != facts.strides.size() || facts.shape.empty() ||
       facts.shape.size() > kMostAxes || facts.offset < 0)
-    return Bad("found a tensor of another number of axes");
+    return Bad("found a tensor with another number of dimensions");
 
   // Offset of the last number in the storage. It is the largest offset, because no stride is
   // negative.

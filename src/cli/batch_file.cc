@@ -293,18 +293,17 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
   if (in.bad()) {
     return Fail(
         ErrorCode::kInvalidData,
-        fmt::format("--input-file {}: it cannot be read to its end, after {} requests; what "
-                    "was answered is in {}",
-                    input, lines.totals().requests, unfinished),
+        fmt::format(
+            "--input-file {}: reading failed after {} requests; the answers so far are in {}",
+            input, lines.totals().requests, unfinished),
         "input-file");
   }
   if (lines.too_long() != 0) {
-    return Fail(
-        ErrorCode::kInvalidData,
-        fmt::format("--input-file {}: line {} has more than {} bytes; expected one JSON object a "
-                    "line; what was answered is in {}",
-                    input, lines.too_long(), kMaxLineBytes, unfinished),
-        "input-file");
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("--input-file {}: line {} has more than {} bytes; expected one JSON "
+                            "object per line; the answers so far are in {}",
+                            input, lines.too_long(), kMaxLineBytes, unfinished),
+                "input-file");
   }
   if (lines.unread() != 0) {
     return Fail(
@@ -319,11 +318,11 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
   if (!out || error) {
     const int number = error ? error.value() : close_error != 0 ? close_error : lines.write_error();
     const std::string why = number == 0 ? "" : fmt::format(" ({})", std::strerror(number));
-    return Fail(WriteErrorCode(number, ErrorCode::kInternal),
-                fmt::format("--output-file {}: the answers could not be written{}; {} holds those "
-                            "that could",
-                            output, why, unfinished),
-                "output-file");
+    return Fail(
+        WriteErrorCode(number, ErrorCode::kInternal),
+        fmt::format("--output-file {}: writing the answers failed{}; the answers so far are in {}",
+                    output, why, unfinished),
+        "output-file");
   }
   return lines.totals();
 }

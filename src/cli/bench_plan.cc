@@ -95,7 +95,7 @@ Status ReadTarget(const Settings& settings, BenchPlan& plan) {
   for (const std::string& word : settings.List("header")) {
     ASSIGN_OR_RETURN(auto header, KeyAndValue("header", word));
     if (word.find_first_of("\r\n") != std::string::npos)
-      return Bad("header", "a header is one line");
+      return Bad("header", "a header must be a single line");
     load.headers.push_back(std::move(header));
   }
   load.request_id_prefix = settings.TextOr("request-id-prefix");
@@ -255,15 +255,15 @@ Status ReadDataset(const Settings& settings, BenchPlan& plan) {
     RETURN_IF_ERROR(ReadRangeRatio(settings, data));
     if (!data.path.empty() && settings.dialect() != Dialect::kTrtllm) {
       return Bad("dataset-path",
-                 "random prompts are made, not read; use --dataset-name sharegpt, "
+                 "random prompts are generated, not read from a file; use --dataset-name sharegpt, "
                  "custom or sonnet for a file");
     }
     const bool ids = settings.Flag("random-ids");
     if (ids) data.path.clear();
     if (settings.dialect() == Dialect::kTrtllm && !ids && data.path.empty()) {
       fmt::print(
-          "Random prompts are made of token ids, as with --random-ids; --dataset-path "
-          "SHAREGPT.json makes them of its text.\n");
+          "Random prompts are generated from token ids, as with --random-ids; --dataset-path "
+          "SHAREGPT.json generates them from its text.\n");
     }
     plan.load.ignore_eos = true;  // gives answers the requested length
   } else if (name == "sharegpt") {
@@ -294,7 +294,7 @@ Status ReadDataset(const Settings& settings, BenchPlan& plan) {
                 "dataset-name");
   }
   if (data.send_ids && plan.load.api == bench::Api::kChat) {
-    return Bad("tokenize-on-client", "a chat is text; omit it or use --backend openai");
+    return Bad("tokenize-on-client", "chats are sent as text; omit it or use --backend openai");
   }
   return {};
 }
@@ -393,7 +393,8 @@ Result<std::filesystem::path> TokenizerFolder(const options::Settings& settings,
   if (!resolved) {
     Error error = std::move(resolved).error();
     error.message = fmt::format(
-        "prompts are made with the model's tokenizer, and '{}' is not here: {}. Give its folder "
+        "prompts are generated with the model's tokenizer, but '{}' was not found: {}. Give its "
+        "folder "
         "as --tokenizer, or use texts of your own with --dataset-name custom "
         "--skip-tokenizer-init",
         name, error.message);

@@ -44,7 +44,7 @@ constexpr std::array kChatCommands = {
     ChatCommand{"/model", "[NAME]", "list the models of the server, or change to one"},
     ChatCommand{"/image", "FILE", "send an image with the next message"},
     ChatCommand{"/stats", "", "turn on or off the display of tokens per second and cached tokens"},
-    ChatCommand{"/markdown", "", "render, or no longer render, the Markdown of answers"},
+    ChatCommand{"/markdown", "", "turn the rendering of Markdown on or off"},
     ChatCommand{"/bye", "", "leave, as Ctrl-D does"},
 };
 // Names of these commands in other programs.
@@ -271,7 +271,7 @@ class Chat {
                           100.0 * static_cast<double>(*usage.cached_tokens) /
                               static_cast<double>(usage.prompt_tokens));
     } else {
-      text += "the server does not say how many were cached (--enable-prompt-tokens-details)]";
+      text += "the server does not report cached tokens (--enable-prompt-tokens-details)]";
     }
     fmt::print("{}{}{}\n", colors_ ? "\x1b[2m" : "", text, colors_ ? "\x1b[0m" : "");
   }

@@ -154,9 +154,10 @@ Status CheckEngines(const Settings& settings) {
         "data-parallel-hybrid-lb");
   }
   if (is_hybrid && first + *local > size) {
-    return Contradiction(fmt::format("engines {} to {} of this server: --data-parallel-size is {}",
-                                     first, first + *local - 1, size),
-                         kSize);
+    return Contradiction(
+        fmt::format("this server has engines {} to {}, but --data-parallel-size is {}", first,
+                    first + *local - 1, size),
+        kSize);
   }
   if (!is_hybrid && (local.value_or(size) != size || first != 0)) {
     return Contradiction(

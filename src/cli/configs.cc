@@ -484,7 +484,7 @@ Status CheckUploads(const json::Value& object, std::string_view backend) {
     if (key != "folder" && key != "max_bytes")
       return refuse(
           fmt::format("the key \"{}\" is unknown; known are backend, folder and max_bytes", key));
-    if (backend != "http") return refuse(fmt::format("\"{}\" goes with the backend http", key));
+    if (backend != "http") return refuse(fmt::format("\"{}\" is only for the backend http", key));
     if (key == "folder" && !(value.is_string() && value.as_string().starts_with('/')))
       return refuse("expected an absolute path as \"folder\"");
     if (key == "max_bytes" && !(value.is_integer() && value.as_integer() > 0))

@@ -347,7 +347,7 @@ Result<std::vector<DoorModel>> DoorModelsOf(const Settings& settings,
     if (ComputesOnDevice(of_entry) && !settings.Given("models-memory")) {
       return BadEntry(entry, entry.place,
                       "it runs on a device: set --models-memory to the device memory that all "
-                      "models may take together");
+                      "models may use in total");
     }
     DoorModel model;
     model.name = entry.name;

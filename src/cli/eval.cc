@@ -201,8 +201,8 @@ void PrintHint(const options::Settings& settings, const HttpClient& client, cons
   const auto here = right(answers), there = right(asked->answers);
   if (there <= here) return;
   PrintError(fmt::format(
-      "hint: of the first {} questions {} are right as asked, and {} with {} "
-      "--num-fewshot {}\n",
+      "hint: of the first {} questions, {} are answered correctly with these prompts, and {} with "
+      "{} --num-fewshot {}\n",
       count, here, there, other.chat ? "--apply-chat-template" : "--no-apply-chat-template",
       other.num_examples));
 }

@@ -93,7 +93,7 @@ Result<int> RunFit(const options::Settings& settings) {
     }
   }
   if (runs.empty() && sources.empty()) {
-    return BadFit("like", fmt::format("the files have no row of {} to be fitted", device.name));
+    return BadFit("like", fmt::format("the files contain no rows of {} to fit", device.name));
   }
   if (!runs.empty()) {
     ASSIGN_OR_RETURN(device.factors, FitFactors(runs, device));

@@ -349,8 +349,8 @@ Result<int> LaunchAsFirst(const options::Settings& settings, const NodeSettings&
 
 // Connects to the first machine as soon as it is reachable.
 Result<NodeLink> LinkToFirst(const NodeSettings& node) {
-  LOG_INFO("serve", "machine {} of {}: asking {} port {}", node.node, node.num_nodes, node.first,
-           node.port);
+  LOG_INFO("serve", "machine {} of {}: connecting to {} port {}", node.node, node.num_nodes,
+           node.first, node.port);
   while (true) {
     std::string problem;
     const auto address = AddressOfHost(node.first);

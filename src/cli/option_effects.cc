@@ -58,13 +58,12 @@ std::string UnmetNeed(const Settings& settings, const Option& option) {
   const std::string_view name = option.needs.substr(0, option.needs.find('='));
   const Option& needed = options::Find(name);
   if (needed.type == Type::kFlag) {
-    return settings.Flag(name) ? "" : fmt::format("it counts with --{} only", FlagName(needed));
+    return settings.Flag(name) ? "" : fmt::format("it needs --{}", FlagName(needed));
   }
   const std::string_view values =
       option.needs.substr(std::min(name.size() + 1, option.needs.size()));
   std::string value = settings.TextOr(name);
-  if (values.empty())
-    return value.empty() ? fmt::format("it counts with --{} only", FlagName(needed)) : "";
+  if (values.empty()) return value.empty() ? fmt::format("it needs --{}", FlagName(needed)) : "";
   // Whether a device exists is determined later.
   if (name == "device" && value == "auto")
     value = BuiltWithCuda() ? "cuda" : BuiltWithHip() ? "hip" : "cpu";
@@ -73,7 +72,7 @@ std::string UnmetNeed(const Settings& settings, const Option& option) {
   std::string words(values);
   for (size_t bar; (bar = words.rfind('|')) != words.npos;)
     words.replace(bar, 1, words.find(" or ") == words.npos ? " or " : ", ");
-  return fmt::format("it counts with --{} {} only", FlagName(needed), words);
+  return fmt::format("it needs --{} {}", FlagName(needed), words);
 }
 
 // For an option with Option::keys: notes each key that has no effect. `acts`: whether any key has

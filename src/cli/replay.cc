@@ -86,7 +86,7 @@ Result<EngineConfig> ReplayConfig(const options::Settings& serve, const ModelArg
   const auto start = std::ranges::find(events, recording::EventKind::kStart, &RecordedEvent::kind);
   if (start == events.end()) return config;
   const auto event = recording::ReadEvent<recording::StartEvent>(start->fields);
-  if (!event) return Fail(ErrorCode::kInvalidData, "the start of an engine is damaged");
+  if (!event) return Fail(ErrorCode::kInvalidData, "the recorded start of an engine is damaged");
   ASSIGN_OR_RETURN(const recording::PlanSizes sizes, recording::ReadPlanSizes(event->plan));
   config.max_model_len = sizes.max_model_len;
   config.max_num_seqs = sizes.max_num_seqs;

@@ -295,7 +295,7 @@ class ServeRun {
   }
 
   void Reload() {
-    LOG_INFO("serve", "SIGHUP: log level, API keys and certificates are read again");
+    LOG_INFO("serve", "SIGHUP: reloading the log level, API keys and certificates");
     ReloadLogLevel(settings_);
     // Reading files may take long. A drain does not wait for a reload, but the end of the server
     // does.

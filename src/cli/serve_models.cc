@@ -63,7 +63,7 @@ class DoorRun {
     while (!server_->IsReady() && !IsDraining()) std::this_thread::sleep_for(kLookForModels);
     RETURN_IF_ERROR(server_->OpenDoor());
     if (!IsDraining()) {
-      LOG_INFO("serve", "models may take {} together", MemoryText(budget_bytes));
+      LOG_INFO("serve", "all models together may use {}", MemoryText(budget_bytes));
       LOG_INFO("serve", "serving {} models at {}, ready in {:.1f} s", num_models,
                AddressOf(config_, server_->port()),
                std::chrono::duration<double>(Clock::now() - start_).count());
@@ -95,7 +95,7 @@ class DoorRun {
   }
 
   void Reload() {
-    LOG_INFO("serve", "SIGHUP: log level, API keys and certificates are read again");
+    LOG_INFO("serve", "SIGHUP: reloading the log level, API keys and certificates");
     ReloadLogLevel(settings_);
     server_->Reload();
   }
@@ -114,10 +114,12 @@ class DoorRun {
 
 Result<int> RunServeModels(const options::Settings& settings, Clock::time_point start) {
   if (HasModelArgument(settings)) {
-    return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--models names the models, and '{}' is one more: add it to the file",
-                            NamedModel(settings).as_given),
-                "models");
+    return Fail(
+        ErrorCode::kInvalidArgument,
+        fmt::format(
+            "--models lists the models to serve, but '{}' is also given: add it to the file",
+            NamedModel(settings).as_given),
+        "models");
   }
   ASSIGN_OR_RETURN(
       const std::vector<options::ModelEntry> entries,

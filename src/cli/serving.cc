@@ -69,7 +69,8 @@ class Serving::DigestThread {
 
  private:
   std::atomic<bool> stop_{false};
-  Result<std::string> digest_ = Fail(ErrorCode::kInternal, "the digest of the weights failed");
+  Result<std::string> digest_ =
+      Fail(ErrorCode::kInternal, "computing the hash of the weights failed");
   std::thread thread_;
 };
 

@@ -142,11 +142,11 @@ TEST(StartupLines, WhatDoesNotActIsNotListedAsActing) {
               ElementsAre(HasSubstr("--spec-method dspark, --spec-tokens 2 have no effect")));
   const OptionEffects on_cpu = effects({"m", "--async-scheduling", "--device", "cpu"});
   EXPECT_THAT(on_cpu.acting, ElementsAre("--device cpu"));
-  EXPECT_THAT(UnansweredLines(on_cpu),
-              ElementsAre("--async-scheduling has no effect: it counts with --device cuda, "
-                          "hip or emulated only"));
+  EXPECT_THAT(
+      UnansweredLines(on_cpu),
+      ElementsAre("--async-scheduling has no effect: it needs --device cuda, hip or emulated"));
   EXPECT_THAT(vain({"m", "--max-lora-rank", "64"}),
-              ElementsAre("--max-lora-rank 64 has no effect: it counts with --enable-lora only"));
+              ElementsAre("--max-lora-rank 64 has no effect: it needs --enable-lora"));
   EXPECT_THAT(
       vain({"m", "--structured-outputs-config", R"({"backend":"guidance","reasoning_parser":""})"}),
       ElementsAre(HasSubstr("--structured-outputs-config backend has no effect")));

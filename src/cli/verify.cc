@@ -199,7 +199,7 @@ Result<std::vector<std::vector<int32_t>>> Recompute(Engine& engine, const Receip
 std::string DifferenceOf(const ReceiptChoice& choice, const std::vector<int32_t>& computed) {
   const auto count = static_cast<size_t>(choice.num_tokens);
   if (computed.size() < count) {
-    return fmt::format("expected {} tokens, found {}: the answer ends before", count,
+    return fmt::format("expected {} tokens, found {}: the answer ends early", count,
                        computed.size());
   }
   const std::span<const int32_t> tokens = std::span(computed).first(count);
@@ -209,7 +209,7 @@ std::string DifferenceOf(const ReceiptChoice& choice, const std::vector<int32_t>
         return fmt::format("token {}: expected {}, found {}", i, choice.token_ids[i], tokens[i]);
     }
     if (TokensSha256(choice.token_ids) != choice.sha256)
-      return "the receipt's token ids and their hash are of different answers";
+      return "the receipt's token ids do not match their hash";
   }
   const std::string found = TokensSha256(tokens);
   if (found == choice.sha256) return "";

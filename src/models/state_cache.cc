@@ -39,10 +39,10 @@ Result<StateCache> StateCache::Allocate(const StateLayout& layout, int64_t num_s
   if (layout.slot_bytes() == 0) return cache;
   int64_t bytes = 0;
   if (__builtin_mul_overflow(layout.slot_bytes(), num_slots, &bytes)) {
-    return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("the states of {} sequences, of {} bytes each, are larger than any "
-                            "memory",
-                            num_slots, layout.slot_bytes()));
+    return Fail(
+        ErrorCode::kResourceExhausted,
+        fmt::format("the size of the states of {} sequences, {} bytes each, overflows 64 bits",
+                    num_slots, layout.slot_bytes()));
   }
   ASSIGN_OR_RETURN(cache.memory_,
                    Buffer::Allocate(static_cast<size_t>(bytes), "the states of sequences"));

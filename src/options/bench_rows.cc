@@ -140,10 +140,10 @@ void AddDatasetRows(std::vector<Option>& table) {
             "Lengths are drawn from [len * (1 - r), len * (1 + r)]. The value is r, a number below "
             "1, or {\"input\": r, \"output\": r}.");
   rows.Integer("random-prefix-len", "0",
-               "Tokens of a common prefix, in addition to --random-input-len.",
+               "Number of tokens of a common prefix, in addition to --random-input-len.",
                {.range = {0, 1e7}});
-  rows.Integer("random-mm-base-items-per-request", "1", "Images of each request of random-mm.",
-               {.range = {0, 1000}});
+  rows.Integer("random-mm-base-items-per-request", "1",
+               "Number of images in each request of random-mm.", {.range = {0, 1000}});
   rows.Number("random-mm-num-mm-items-range-ratio", "0.0",
               "The number of images is drawn from [n * (1 - r), n * (1 + r)].", {.range = {0, 1}});
   rows.Json("random-mm-limit-mm-per-prompt", R"({"image": 255})",
@@ -163,7 +163,8 @@ void AddDatasetRows(std::vector<Option>& table) {
                {.range = {1, 1e7}});
   rows.Integer("sonnet-output-len", "150", "Number of tokens of each answer to a sonnet prompt.",
                {.range = {1, 1e7}});
-  rows.Integer("sonnet-prefix-len", "200", "Tokens of the prefix that all sonnet prompts share.",
+  rows.Integer("sonnet-prefix-len", "200",
+               "Number of tokens of the prefix that all sonnet prompts share.",
                {.range = {0, 1e7}});
   rows.Integer("prefix-repetition-prefix-len", "256", "Tokens of each prefix.",
                {.range = {1, 1e7}});

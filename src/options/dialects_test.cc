@@ -309,7 +309,7 @@ TEST_F(TrtllmYaml, MistakesNameTheirPath) {
   EXPECT_THAT(ErrorOf("max_batch_size: many\n"), HasSubstr("max_batch_size: expected a whole"));
   EXPECT_THAT(ErrorOf("kv_cache_config:\n  dtype: nvfp4\n"), HasSubstr("kv_cache_config.dtype"));
   EXPECT_THAT(ErrorOf("cuda_graph_config:\n  batch_sizes: [1, 2]\n  max_batch_size: 4\n"),
-              HasSubstr("give one of them alone"));
+              HasSubstr("give only one of them"));
   EXPECT_THAT(ErrorOf("enable_lora: true\n"), HasSubstr("adapters"));
   const auto none = With("cuda_graph_config: null\nenable_lora: false\n");
   ASSERT_TRUE(none);

@@ -25,7 +25,8 @@ void AddMemoryRows(std::vector<Option>& table) {
                "Number of prompt tokens between two snapshots of recurrent states; 0: snapshots "
                "only where prompts end, branch or continue.",
                {.range = {0, 1e9}, .aliases = "--state-snapshot-interval"});
-  rows.Integer("block-size", "16", "Tokens in a block of the KV cache.", {.range = {1, 1024}});
+  rows.Integer("block-size", "16", "Number of tokens in a block of the KV cache.",
+               {.range = {1, 1024}});
   rows.Choice(
       "kv-cache-dtype", "auto",
       "auto|bfloat16|float32|fp8|fp8_e4m3|float16|fp8_e5m2|fp8_inc|fp8_ds_mla|fp8_per_token_head|"

@@ -148,10 +148,11 @@ class Keys {
       largest = std::max(largest, size.as_integer());
     }
     if (largest == most->as_integer()) return {};
-    return Bad("cuda_graph_config",
-               fmt::format("max_batch_size is {}, but the largest of batch_sizes is {}; give one "
-                           "of them alone",
-                           most->as_integer(), largest));
+    return Bad(
+        "cuda_graph_config",
+        fmt::format(
+            "max_batch_size is {}, but the largest of batch_sizes is {}; give only one of them",
+            most->as_integer(), largest));
   }
 
   const std::string origin_;

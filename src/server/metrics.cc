@@ -29,9 +29,10 @@ void AppendRequestMemory(MetricsText& out, const RequestMemory& memory) {
             "Limit of the memory for requests and answers, in bytes.");
   out.Gauge("sluice:request_memory_used_bytes", "", number(memory.used()),
             "Memory that requests and answers use, in bytes.");
-  out.Counter("sluice:request_memory_refusals", "", number(memory.num_refused()),
-              "Times that memory was refused: the request failed with status 413 or 503, or its "
-              "stream was aborted.");
+  out.Counter(
+      "sluice:request_memory_refusals", "", number(memory.num_refused()),
+      "Number of times that memory was refused: the request failed with status 413 or 503, or its "
+      "stream was aborted.");
 }
 
 // Writes zeros if there is no exporter.

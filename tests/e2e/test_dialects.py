@@ -121,7 +121,7 @@ def launched(script, folder):
 @pytest.mark.parametrize("script, words", [
     (LLAMA33, ["non-default args: {'model_tag': 'nvidia/Some-Model-FP4'", "now pass_config.eliminate_noops",
                "VLLM_ATTENTION_BACKEND: replaced by --attention-backend", "Application startup complete."]),
-    (TRTLLM, ["[TRT-LLM] [I]", "cuda_graph_config.enable_padding (--cudagraph-padding)", "counts with --device cuda, hip or emulated only", "cuda_graphs have no effect on a CPU",
+    (TRTLLM, ["[TRT-LLM] [I]", "cuda_graph_config.enable_padding (--cudagraph-padding)", "needs --device cuda, hip or emulated", "cuda_graphs have no effect on a CPU",
               "kv_cache_config.dtype: --kv-cache-dtype", "Application startup complete."]),
     (AMD, ["--disable-log-requests has no effect: requests are logged only with", "SAFETENSORS_FAST_GPU: files", "VLLM_ROCM_USE_AITER: "]),
     (YAML, ["Blackwell.yaml:", "splitting_ops", "Application startup complete."]),

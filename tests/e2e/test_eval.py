@@ -55,8 +55,8 @@ def test_the_defaults_ask_as_the_model_was_trained(abacus):
     assert 0.7 < low < score_of(result) <= high <= 1
     few = run("eval", SUMS, "--base-url", abacus.url, "--limit", 40, "--num-fewshot", 5, "--json")
     assert score_of(few) < 0.5
-    assert "are right as asked, and" in few.stderr and "--apply-chat-template --num-fewshot 0" in few.stderr
-    # The endpoint in the URL selects the format.
+    assert "are answered correctly with these prompts, and" in few.stderr and "--apply-chat-template --num-fewshot 0" in few.stderr
+    # The address of an endpoint selects the format.
     plain = run("eval", SUMS, "--base-url", abacus.url + "/v1/completions", "--limit", 2)
     assert "local-completions" in plain.stdout and "num_fewshot: 5" in plain.stdout
 

@@ -149,7 +149,7 @@ def test_f06_hangups_while_it_starts():
                 return "Application startup complete." in text()
 
             wait_until(is_ready, text)
-            wait_until(lambda: "SIGHUP: log level, API keys and certificates are read again" in text(), text)
+            wait_until(lambda: "SIGHUP: reloading the log level, API keys and certificates" in text(), text)
             process.terminate()
             assert process.wait(PATIENCE_S) == 0
         finally:

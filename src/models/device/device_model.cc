@@ -41,45 +41,45 @@ constexpr int kWidestCappedHead = 256;
 std::string MissingKernel(const DecoderSpec& spec) {
   if (spec.norm.kind != NormSpec::Kind::kRms) return "layer norms";
   if (spec.streams) return "several residual streams";
-  if (spec.head_bias) return "a bias of the language model's head";
-  if (!spec.positions.module.empty()) return "learnt embeddings of positions";
+  if (spec.head_bias) return "a bias of the output head";
+  if (!spec.positions.module.empty()) return "learned positions";
   if (spec.final_norm_eps_factor != 1) return "norms with separate epsilons";
-  if (spec.placeholders[0] >= 0) return "tokens that stand for parts of images";
+  if (spec.placeholders[0] >= 0) return "placeholder tokens for parts of images";
   for (const LayerSpec& layer : spec.layers) {
     if (layer.attention.block_indexer) return "attention to chosen blocks of positions";
     if (layer.attention.latent && layer.attention.latent->compressed)
-      return "attention to entries that stand for several tokens";
+      return "cache entries that each represent several tokens";
     if (layer.moe && layer.moe->score == kernels::RouterScore::kSqrtSoftplus)
-      return "experts chosen by square roots";
+      return "expert routing by sqrt(softplus)";
     if (layer.attention.latent) {
       const auto& indexer = layer.attention.latent->indexer;
       if (indexer && indexer->head_dim > device::kMostIndexDim)
-        return fmt::format("an indexer's heads of more than {} numbers", device::kMostIndexDim);
+        return fmt::format("indexer heads of more than {} numbers", device::kMostIndexDim);
       if (layer.attention.sinks || layer.attention.soft_cap != 0)
         return "sinks or a soft cap of latent attention";
     }
     if (layer.mixer && layer.mixer->key_dim > device::kMostStateKeys)
-      return fmt::format("recurrent states of keys of more than {} numbers",
+      return fmt::format("keys of recurrent states of more than {} numbers",
                          device::kMostStateKeys);
     if (layer.mixer && layer.mixer->values_width() % 8 != 0)
-      return "recurrent layers whose results do not have a multiple of 8 numbers";
-    constexpr int kRotatedUnit = 16;  // in the widest heads; a limit of rope_append
+      return "recurrent layers whose output width is not a multiple of 8";
+    constexpr int kRotatedUnit = 16;  // in the widest heads: rope_append
     if (!layer.attention.latent && layer.attention.head_dim > 256 &&
         layer.attention.rotated() % kRotatedUnit != 0)
-      return "rope on a part of wide heads that is no multiple of 16";
+      return "partial rope on wide heads whose rotated part is not a multiple of 16";
     if (layer.attention.soft_cap != 0 && layer.attention.head_dim > kWidestCappedHead)
       return fmt::format("a soft cap of attention scores of heads of more than {} numbers",
                          kWidestCappedHead);
     if (layer.attention.qk_norm == QkNorm::kLayerBeforeRope) return "layer norms of heads";
-    if (layer.attention.qkv_limit != 0) return "limits of q, k and v";
-    if (layer.attention.narrow_value_dim != 0) return "values of another width than keys";
+    if (layer.attention.qkv_limit != 0) return "clamped q, k and v";
+    if (layer.attention.narrow_value_dim != 0) return "values whose width differs from the keys'";
     if (!layer.attention.output_norm.empty() || !layer.mlp.inner_norm.empty())
       return "norms within sublayers";
     if (layer.attention.temperature_tuning && layer.attention.temperature_tuning->power != 0)
-      return "a power of the position in attention's temperature";
+      return "an attention temperature with a power of the position";
     if (layer.attention.qk_norm == QkNorm::kAfterRope)
       return "per-head norms with weights after rope";
-    if (layer.is_parallel) return "attention and MLP side by side";
+    if (layer.is_parallel) return "attention and MLP in parallel";
     const bool has_mlp = layer.mlp.intermediate_size > 0;
     const auto is_plain = [](bool is_gated, Activation activation) {
       return !is_gated && activation != Activation::kRelu2;
@@ -108,14 +108,14 @@ std::string MissingKernel(const DecoderSpec& spec) {
     if (layer.moe && missing.empty()) missing = missing_activation(layer.moe->activation);
     if (!missing.empty()) return missing;
     if (layer.moe && layer.moe->score == kernels::RouterScore::kSparseMixer)
-      return "a choice of experts by sparsemixer";
+      return "expert routing by sparsemixer";
     if (layer.moe && layer.moe->num_groups > device::kMostRouterGroups)
-      return fmt::format("a choice of experts in more than {} groups", device::kMostRouterGroups);
+      return fmt::format("expert routing with more than {} groups", device::kMostRouterGroups);
     if (layer.moe && layer.moe->soft_cap != 0) return "a soft cap of the router's logits";
     if (layer.moe && layer.moe->latent && !layer.mlp.output_gate.empty())
       return "experts that read projected rows, in parallel with a gated MLP";
     if (layer.moe && layer.moe->has_bias && layer.moe->activation != Activation::kClampedSwiglu)
-      return "biases of experts with another gate than a clamped SwiGLU";
+      return "biases of experts without a clamped SwiGLU";
   }
   return "";
 }
@@ -133,11 +133,12 @@ bool HasAttentionKernel(const AttentionSpec& attention) {
 
 Status CheckSpec(const DecoderSpec& spec) {
   if (const std::string missing = MissingKernel(spec); !missing.empty()) {
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("this model has {}, which no kernel of devices computes; serve it with "
-                            "--device cpu",
-                            missing),
-                "device");
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format(
+            "this model has {}, for which devices have no kernel; serve it with --device cpu",
+            missing),
+        "device");
   }
   // Maximum row width that one thread block of a norm kernel processes.
   constexpr int64_t kMostHidden = 32768;

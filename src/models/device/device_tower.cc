@@ -29,13 +29,14 @@ constexpr std::string_view kConstants = "constants";
 // parts.
 std::string MissingKernel(const TowerSpec& spec) {
   if (spec.clips) return "linear layers whose inputs and results are clamped";
-  if (spec.features.size() > 1) return "results of several layers, side by side";
+  if (spec.features.size() > 1) return "concatenated results of several layers";
   if (spec.hidden > device::kMostLayerNormCols)
     return fmt::format("rows of more than {} numbers", device::kMostLayerNormCols);
   if (spec.head_dim % 8 != 0 || spec.head_dim < 16 || spec.head_dim > 256)
     return fmt::format("heads of {} numbers", spec.head_dim);
   if (spec.hidden % 8 != 0 || spec.out_width % 4 != 0)
-    return "rows of a number of numbers that is no multiple of 8";
+    return "a hidden size that is not a multiple of 8, or an output width that is not a multiple "
+           "of 4";
   if (std::ssize(spec.rope_axes) > device::kMostAxialFrequencies)
     return fmt::format("more than {} frequencies", device::kMostAxialFrequencies);
   std::vector<const std::vector<ProjectorStep>*> projectors = {&spec.projector};
@@ -44,9 +45,9 @@ std::string MissingKernel(const TowerSpec& spec) {
     for (const ProjectorStep& step : *projector) {
       if (step.kind == StepKind::kLayerNorm &&
           spec.hidden * spec.group() > device::kMostLayerNormCols)
-        return fmt::format("layer norms of rows of more than {} numbers",
+        return fmt::format("layer norms of more than {} numbers per row",
                            device::kMostLayerNormCols);
-      if (step.width % 8 != 0) return "results of a number of numbers that is no multiple of 8";
+      if (step.width % 8 != 0) return "projections whose output width is not a multiple of 8";
     }
   }
   return "";
@@ -56,7 +57,7 @@ Status CheckSpec(const TowerSpec& spec) {
   const std::string missing = MissingKernel(spec);
   if (missing.empty()) return {};
   return Fail(ErrorCode::kUnsupported,
-              fmt::format("the image tower has {}, which no kernel of devices computes", missing));
+              fmt::format("the image tower has {}, for which devices have no kernel", missing));
 }
 
 std::vector<std::vector<float>> RopeTablesOf(const TowerSpec& spec) {

@@ -294,7 +294,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     if (error && stream_.BecomePlainForHttp())
       return Refuse(400, "This port uses HTTPS, but the request is plain HTTP.");
     if (error) {
-      LOG_DEBUG("http", "no TLS with {}: {}", client_, stream_.reason());
+      LOG_DEBUG("http", "TLS handshake with {} failed: {}", client_, stream_.reason());
       return Close();
     }
     state_ = State::kIdle;

@@ -42,7 +42,7 @@ Result<std::unique_ptr<WeightUpload>> WeightUpload::Make(const std::filesystem::
   std::string pattern = (place / "sluice-weights-XXXXXX").string();
   if (error || mkdtemp(pattern.data()) == nullptr) {
     return Fail(ErrorCode::kResourceExhausted,
-                fmt::format("cannot make a folder for weights in {}: {}; name another \"folder\" "
+                fmt::format("cannot create a folder for weights in {}: {}; name another \"folder\" "
                             "in --weight-transfer-config",
                             place.string(), error ? error.message() : std::strerror(errno)));
   }

@@ -70,8 +70,7 @@ std::vector<Route> MessagesRoutes() {
                "Answer a conversation, in the shape of Anthropic's API.", "MessagesRequest",
                "AnthropicMessage"),
       WithBody("/v1/messages/count_tokens", SendTokenCount,
-               "How many tokens the prompt of such a conversation has.", "CountTokensRequest",
-               "TokenCount"),
+               "Counts the prompt tokens of a conversation.", "CountTokensRequest", "TokenCount"),
   };
 }
 

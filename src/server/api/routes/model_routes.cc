@@ -40,8 +40,8 @@ ApiStatus OneModel(const RouteCall& call) {
 
 std::vector<Route> ModelRoutes() {
   return {
-      OnIoThread("/v1/models", {"GET"}, RouteGate::kAlways, Models, "The names of the model.",
-                 "ModelList"),
+      OnIoThread("/v1/models", {"GET"}, RouteGate::kAlways, Models,
+                 "The names of the served models and adapters.", "ModelList"),
       OnIoThread("/v1/models/{model_id}", {"GET"}, RouteGate::kNotVllm, OneModel, "One of them.",
                  "ModelCard"),
   };

@@ -53,7 +53,8 @@ std::vector<Route> PauseRoutes() {
       OnWorker("/pause", {"POST"}, RouteGate::kDev, Pause,
                "Defers new requests; mode determines what happens to running ones."),
       OnWorker("/resume", {"POST"}, RouteGate::kDev, Resume, "Lets them go."),
-      OnIoThread("/is_paused", {"GET"}, RouteGate::kDev, IsPaused, "Whether they are held back."),
+      OnIoThread("/is_paused", {"GET"}, RouteGate::kDev, IsPaused,
+                 "Whether new requests are deferred."),
   };
 }
 
