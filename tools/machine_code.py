@@ -305,12 +305,11 @@ nvcc %s produces for each architecture. No kernel uses stack memory or spills re
 the sine and cosine functions.
 
 - Threads: the number of threads per block.
-- Blocks: the required minimum number of the kernel's blocks for which a multiprocessor must have
-  registers. Shared memory may limit the blocks further.
+- Blocks: the minimum number of the kernel's blocks that must fit into a multiprocessor's registers
+  at the same time. Shared memory may limit the blocks further.
 - 8.0 to 12.0, by compute capability: the number of registers per thread, and the number of blocks
   for which a multiprocessor has enough registers and threads.
-- Instructions: the instructions that the kernel is designed to use. Its machine code contains all
-  of them.
+- Instructions: the instructions that the kernel's machine code must contain.
 
 `make test-machine-code` checks these properties, and that this page is up to date. `tests/run.py
 cuda`, a part of `make test-all`, makes the same checks for compute capability 9.0.

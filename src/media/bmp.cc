@@ -63,7 +63,7 @@ Result<BmpLayout> LayoutOfMasks(uint32_t bits, const std::array<uint32_t, 4>& ma
 Status ReadMasks(std::string_view bytes, size_t header_bytes, BmpInfo& info) {
   std::array<uint32_t, 4> masks{};
   const size_t count = header_bytes >= 56 ? 4 : 3;
-  if (bytes.size() < 14 + 40 + 4 * count) return DamagedBmp("the file is cut");
+  if (bytes.size() < 14 + 40 + 4 * count) return DamagedBmp("the file is truncated");
   for (size_t i = 0; i < count; ++i) masks[i] = Little32(bytes, 14 + 40 + 4 * i);
   ASSIGN_OR_RETURN(info.layout, LayoutOfMasks(info.bits, masks));
   return {};
@@ -71,7 +71,7 @@ Status ReadMasks(std::string_view bytes, size_t header_bytes, BmpInfo& info) {
 
 // REQUIRES: the bytes begin with "BM".
 Result<BmpInfo> ReadBmpInfo(std::string_view bytes) {
-  if (bytes.size() < 26) return DamagedBmp("the file is cut");
+  if (bytes.size() < 26) return DamagedBmp("the file is truncated");
   BmpInfo info;
   info.data_at = Little32(bytes, 10);
   const size_t header_bytes = Little32(bytes, 14);
@@ -82,7 +82,7 @@ Result<BmpInfo> ReadBmpInfo(std::string_view bytes) {
     info.palette_step = 3;
   } else if (header_bytes == 40 || header_bytes == 52 || header_bytes == 56 || header_bytes == 64 ||
              header_bytes == 108 || header_bytes == 124) {
-    if (bytes.size() < 14 + header_bytes) return DamagedBmp("the file is cut");
+    if (bytes.size() < 14 + header_bytes) return DamagedBmp("the file is truncated");
     info.width = Little32(bytes, 18);
     info.from_top = ByteAt(bytes, 25) == 0xFF;
     info.height = info.from_top ? (int64_t{1} << 32) - Little32(bytes, 22) : Little32(bytes, 22);
@@ -113,7 +113,7 @@ Result<BmpInfo> ReadBmpInfo(std::string_view bytes) {
     if (info.palette_count == 0) info.palette_count = most;
     if (info.palette_count > 256) return DamagedBmp("its palette is too large");
     if (bytes.size() < info.palette_at + info.palette_count * info.palette_step)
-      return DamagedBmp("the file is cut");
+      return DamagedBmp("the file is truncated");
   }
   return info;
 }
@@ -153,7 +153,7 @@ Status ReadBmpRows(std::string_view bytes, const BmpInfo& info, StoredPixels& pi
   const size_t row_bytes = (static_cast<size_t>(info.width) * info.bits + 31) / 32 * 4;
   if (info.data_at > bytes.size() ||
       (bytes.size() - info.data_at) / row_bytes < static_cast<size_t>(info.height)) {
-    return DamagedBmp("the file is cut");
+    return DamagedBmp("the file is truncated");
   }
   const int channels = ChannelsOf(pixels.mode);
   uint8_t* out = pixels.data.data();
@@ -186,7 +186,8 @@ class BmpRuns {
   Status Read() {
     const size_t count = out_.size();
     while (filled_ < count) {
-      if (at_ > bytes_.size() || bytes_.size() - at_ < 2) return DamagedBmp("the file is cut");
+      if (at_ > bytes_.size() || bytes_.size() - at_ < 2)
+        return DamagedBmp("the file is truncated");
       const uint32_t length = ByteAt(bytes_, at_);
       const uint32_t value = ByteAt(bytes_, at_ + 1);
       at_ += 2;
@@ -197,7 +198,7 @@ class BmpRuns {
       } else if (value == 1) {
         return {};
       } else if (value == 2) {
-        if (bytes_.size() - at_ < 2) return DamagedBmp("the file is cut");
+        if (bytes_.size() - at_ < 2) return DamagedBmp("the file is truncated");
         filled_ += ByteAt(bytes_, at_) + static_cast<size_t>(ByteAt(bytes_, at_ + 1)) * info_.width;
         at_ += 2;
       } else {
@@ -223,7 +224,7 @@ class BmpRuns {
 
   Status ReadLiteral(uint32_t count) {
     const size_t length = (count + per_byte_ - 1) / per_byte_;
-    if (bytes_.size() - at_ < length) return DamagedBmp("the file is cut");
+    if (bytes_.size() - at_ < length) return DamagedBmp("the file is truncated");
     for (uint32_t i = 0; i < count; ++i) Put(IndexOf(ByteAt(bytes_, at_ + i / per_byte_), i));
     at_ += length;
     at_ += at_ % 2;  // literals are padded to an even position in the file

@@ -66,7 +66,7 @@ TEST(DecodeImageTest, SaysWhatIsWrong) {
   EXPECT_EQ(DecodeWhole("<svg/>").error().message,
             "expected a PNG, JPEG, WebP, GIF or BMP image, found 6 bytes that begin otherwise");
   EXPECT_EQ(DecodeWhole(ImageFile("cut.jpg")).error().message,
-            "damaged JPEG image: the file is cut");
+            "damaged JPEG image: the file is truncated");
   EXPECT_EQ(DecodeWhole(ImageFile("zero.png")).error().message,
             "damaged PNG image: its size is 0 x 5 pixels");
 }

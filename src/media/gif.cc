@@ -26,7 +26,7 @@ struct GifFrame {
 };
 
 tl::unexpected<Error> CutGif() {
-  return DamagedImage(ImageFormat::kGif, "the file is cut");
+  return DamagedImage(ImageFormat::kGif, "the file is truncated");
 }
 
 // Returns the position after data blocks, which end with an empty one; nullopt if the file is

@@ -44,7 +44,7 @@ void JpegMessage(j_common_ptr, int) {}
 void InitSource(j_decompress_ptr) {}
 
 boolean FillInput(j_decompress_ptr decoder) {
-  FailJpeg(reinterpret_cast<j_common_ptr>(decoder), "the file is cut");
+  FailJpeg(reinterpret_cast<j_common_ptr>(decoder), "the file is truncated");
 }
 
 void SkipInput(j_decompress_ptr decoder, long count) {

@@ -35,7 +35,7 @@ void PngWarning(png_structp, png_const_charp) {}
 
 void PngRead(png_structp png, png_bytep out, size_t count) {
   auto* reading = static_cast<PngReading*>(png_get_io_ptr(png));
-  if (reading->bytes.size() - reading->at < count) png_error(png, "the file is cut");
+  if (reading->bytes.size() - reading->at < count) png_error(png, "the file is truncated");
   std::memcpy(out, reading->bytes.data() + reading->at, count);
   reading->at += count;
 }

@@ -86,7 +86,7 @@ Result<StoredPixels> DecodeWebp(std::string_view bytes, DecodeDeadline /*deadlin
   const auto decode = features.has_alpha != 0 ? WebPDecodeRGBAInto : WebPDecodeRGBInto;
   if (decode(WebpData(bytes), bytes.size(), pixels.data.data(), pixels.data.size(), stride) ==
       nullptr) {
-    return DamagedImage(ImageFormat::kWebp, "the file is cut or its data are wrong");
+    return DamagedImage(ImageFormat::kWebp, "the file is truncated or its data are wrong");
   }
   return pixels;
 }

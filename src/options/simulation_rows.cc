@@ -26,9 +26,9 @@ void AddSimulationRows(std::vector<Option>& table) {
             "one of them.");
   plan.Number("slo-share", "0.9", "Share of the requests that must meet the service level.",
               {.range = {0.01, 1}});
-  plan.List("price", "",
-            "Prices of devices per hour, such as H200=3.5. Devices without a price count as 1 and "
-            "are listed last.");
+  plan.List(
+      "price", "",
+      "Prices of devices per hour, such as H200=3.5. Devices without a price are listed last.");
   plan.List("devices", "", "Devices to try, or .yaml files that describe them. Default: all.");
   plan.Integer("max-devices", "8", "Maximum number of devices in a deployment.",
                {.range = {1, 256}});
@@ -46,8 +46,8 @@ void AddSimulationRows(std::vector<Option>& table) {
 
   Rows fit(table, "Fit", kFit);
   fit.Text("like", "",
-           "The measured device, or a .yaml file that describes it. The device's figures are taken "
-           "from it, and so are factors that the measurements do not determine.");
+           "The measured device, or a .yaml file that describes it. It provides the memory, "
+           "bandwidths and rates, and the factors that the measurements do not determine.");
   fit.Text("fit-model", "",
            "Folder of the model (config.json) that was measured by bench serve; not needed for "
            "tables, which name the model.",

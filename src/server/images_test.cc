@@ -154,7 +154,7 @@ TEST_F(ImagesTest, RefusalsNameThePartAndTheLimit) {
   EXPECT_THAT(second(UrlPart(DataUrl("bomb.png"))),
               HasSubstr(place + ": the image has 60000 x 60000 pixels"));
   EXPECT_THAT(second(UrlPart(DataUrl("cut.jpg"))),
-              HasSubstr(place + ": damaged JPEG image: the file is cut"));
+              HasSubstr(place + ": damaged JPEG image: the file is truncated"));
   EXPECT_THAT(second(UrlPart("ftp://host/a.png")),
               HasSubstr(place + ": The URL must be either a HTTP, data or file URL"));
   EXPECT_THAT(second(UrlPart("http://host/a.png")),
