@@ -114,7 +114,7 @@ TEST_F(BatchFolder, AFullDiskEndsTheWorkAtOnce) {
         return std::string(1000, 'x');
       });
   ASSERT_FALSE(totals);
-  EXPECT_THAT(totals.error().message, HasSubstr("could not be written"));
+  EXPECT_THAT(totals.error().message, HasSubstr("writing the answers failed"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out.jsonl"));
   // After the failed write, no more lines are answered than fit into file buffers.
   EXPECT_LT(answered, kLines / 2);

@@ -14,7 +14,7 @@ void DrainDelay::Run(const std::function<void()>& leave, const std::function<voi
     is_running_ = true;
   }
   LOG_INFO("serve",
-           "leaving: /ready returns 503, requests are served for another {} s; a second signal "
+           "drain delay: /ready returns 503, requests are served for another {} s; a second signal "
            "skips the delay",
            seconds_);
   const auto wait = [this](Clock::duration time) {

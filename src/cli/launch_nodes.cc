@@ -313,7 +313,7 @@ class NodeDesk {
   Status PassOn(const std::string& text) {
     std::vector<std::string> words;
     for (const std::string_view word : options::Split(text, '\0')) words.emplace_back(word);
-    if (words.empty()) return Fail(ErrorCode::kInvalidData, "an agent that says nothing");
+    if (words.empty()) return Fail(ErrorCode::kInvalidData, "mpirun's agent sent no arguments");
     for (auto& [number, link] : others_) {
       if (PeerAddress(link.socket()) != words.front()) continue;
       ASSIGN_OR_RETURN(const OrtedCommand command, ParseOrtedCommand(std::span(words).subspan(1)));

@@ -359,7 +359,7 @@ Status PlanAdapters(const ModelConfig& model, EnginePlan& plan) {
   if (plan.on_device() && !asked.modules_to_save.empty()) {
     return Invalid(
         "lora_modules_to_save",
-        "weights of an adapter's own are served only on a CPU: omit --lora-modules-to-save");
+        "adapters with their own weights are served only on a CPU: omit --lora-modules-to-save");
   }
   plan.lora.vectors = !plan.on_device();
   if (plan.lora.vectors) {

@@ -55,8 +55,8 @@ Status CheckBlocks(const DecoderSpec& spec, const ModelOptions& options) {
     const bool is_part = rate % block_size == 0 && !latent->indexer;
     if (block_size % rate == 0 || is_part) continue;
     return Fail(ErrorCode::kInvalidArgument,
-                fmt::format("--block-size {}: the model makes entries of {} tokens; choose a "
-                            "multiple of that{}",
+                fmt::format("--block-size {}: each compressed cache entry covers {} tokens; choose "
+                            "a multiple of that number{}",
                             block_size, rate, latent->indexer ? "" : ", or a divisor"),
                 "block_size");
   }

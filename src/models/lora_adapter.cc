@@ -134,7 +134,7 @@ Status CheckCopy(const TensorInfo& tensor, const LoraLayout& layout) {
         is_head ? std::vector{module.rows, module.cols} : std::vector{module.cols, module.rows};
     if (tensor.shape == shape) return {};
     return Refuse(tensor, ErrorCode::kUnsupported,
-                  fmt::format("expected a copy of the base's, {}, found {}; adapters with "
+                  fmt::format("expected the base model's shape {}, found {}; adapters with "
                               "additional tokens are not served",
                               ShapeText(shape), ShapeText(tensor.shape)));
   }
@@ -160,7 +160,7 @@ Status LoraAdapter::AddReplacement(const TensorInfo& tensor, const std::string& 
     const bool is_plain = name.ends_with(".weight") || name.ends_with(".bias");
     if (is_plain && !layout.options.vectors) {
       return Refuse(tensor, ErrorCode::kUnsupported,
-                    "weights, norms and biases of an adapter's own are served only on a CPU; "
+                    "an adapter's own weights, norms and biases are served only on a CPU; "
                     "merge the adapter into its base with peft's merge_and_unload() and serve the "
                     "result");
     }

@@ -499,8 +499,8 @@ std::string PositionsText(const ModelConfig& config) {
   if (given == nullptr || given->is_null())
     return fmt::format("the default of {} ({}), which is absent in the model's config.json", kField,
                        positions);
-  return fmt::format("the {} positions that {} {} in the model's config.json leaves to a text",
-                     positions, kField, ShortText(*given));
+  return fmt::format("the {} usable positions ({} {} in the model's config.json)", positions,
+                     kField, ShortText(*given));
 }
 
 Result<ModelConfig> ParseModelConfig(const json::Value& value) {
@@ -554,7 +554,7 @@ Result<ModelConfig> LoadModelConfig(const std::filesystem::path& folder,
   if (IsEncoder(config->architecture)) {
     return Fail(ErrorCode::kUnsupported,
                 fmt::format("--quantization {}: weights of {} are not rounded while loading; "
-                            "supported are decoders. Leave the option out",
+                            "supported are decoders. Omit the option",
                             quantization.weights, config->architecture),
                 "quantization");
   }

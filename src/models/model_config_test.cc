@@ -197,8 +197,7 @@ TEST(ModelConfigTest, PositionsSayWhereTheyComeFrom) {
       "max_position_embeddings": 514})"));
   ASSERT_TRUE(roberta) << roberta.error().message;
   EXPECT_EQ(PositionsText(*roberta),
-            "the 512 positions that max_position_embeddings 514 in the model's config.json leaves "
-            "to a text");
+            "the 512 usable positions (max_position_embeddings 514 in the model's config.json)");
 }
 
 TEST(ModelConfigTest, RefusesWhatScalingsDoNotMean) {

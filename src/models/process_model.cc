@@ -185,7 +185,7 @@ class LeadingModel final : public Model, public WeightStage {
     try {
       Tell(StageOrder::kDrop, "").value();
     } catch (const std::exception& error) {
-      LOG_DEBUG("models", "the ranks have no staged weights: {}", error.what());
+      LOG_DEBUG("models", "dropping the ranks' staged weights failed: {}", error.what());
     }
   }
   void Switch() override {
@@ -245,7 +245,9 @@ class LeadingModel final : public Model, public WeightStage {
         std::this_thread::sleep_for(kAskInterval);
       }
     });
-    if (!ended) LOG_DEBUG("models", "the ranks load no weights: {}", ended.error().message);
+    if (!ended)
+      LOG_DEBUG("models", "waiting for the ranks' load of weights failed: {}",
+                ended.error().message);
   }
 
   // All ranks load at the same time.

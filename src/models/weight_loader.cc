@@ -697,7 +697,7 @@ void LogKvScales(const DecoderWeights& weights) {
     LOG_INFO(
         "models",
         "the KV cache is FP8 with scales of 1.0: the checkpoint has none for its {} layers, so "
-        "keys and values beyond 448 are cut off",
+        "keys and values beyond 448 are clipped",
         layers);
     return;
   }

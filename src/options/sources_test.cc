@@ -86,7 +86,7 @@ TEST_F(SourcesTest, YamlErrorsNameTheLine) {
   EXPECT_THAT(error("port: [1\n"), HasSubstr("c.yaml:"));
   EXPECT_THAT(error("- port\n"), HasSubstr("expected a mapping"));
   EXPECT_THAT(error("port: 1\n---\nblock-size: 8\n"),
-              HasSubstr("c.yaml:3: expected one document, found another"));
+              HasSubstr("c.yaml:3: expected one document, found a second"));
   EXPECT_TRUE(Read({"--config", Write("c.yaml", "---\nport: 1\n...\n")}));
   EXPECT_TRUE(Read({"--config", Write("c.yaml", "# nothing\n")}));
   EXPECT_THAT(error("config: other.yaml\n"), HasSubstr("unknown key 'config'"));

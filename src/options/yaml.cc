@@ -113,7 +113,7 @@ Result<YAML::Node> YamlFile::Load() const {
     const std::vector<YAML::Node> documents = YAML::LoadAll(*text);
     // Refuses further documents, whose options would be ignored silently.
     if (documents.size() > 1)
-      return Bad(documents[1].Mark(), "expected one document, found another behind ---");
+      return Bad(documents[1].Mark(), "expected one document, found a second one after ---");
     if (documents.empty()) return YAML::Node();
     root = documents.front();
   } catch (const YAML::Exception& error) {

@@ -427,4 +427,4 @@ def test_check(tmp_path):
     done = run("serve", "--models", models_file(tmp_path, THREE), "--check", *BUDGET)
     assert done.returncode == 0 and "qwen: takes" in done.stdout, done.stderr
     both = run("serve", ABACUS, "--models", models_file(tmp_path, THREE))
-    assert both.returncode != 0 and "one more: add it to the file" in both.stderr
+    assert both.returncode != 0 and "also given: add it to the file" in both.stderr

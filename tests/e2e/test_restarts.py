@@ -148,7 +148,7 @@ def test_a_second_signal_skips_the_delay():
         begin = time.monotonic()
         assert server.stop() == 0
         assert time.monotonic() - begin < 60
-        assert re.search(r"leaving: /ready returns 503", server.log())
+        assert re.search(r"drain delay: /ready returns 503", server.log())
 
 
 def test_a_server_that_loads_refuses_connections(tmp_path):

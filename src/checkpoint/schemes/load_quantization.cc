@@ -193,11 +193,12 @@ Result<std::shared_ptr<const QuantizationScheme>> QuantizeAtLoad(
                   "head-format");
     }
     if (!IsPlain(stored->PlannedFormat(head_module))) {
-      return Fail(ErrorCode::kInvalidArgument,
-                  fmt::format("--head-format {}: the checkpoint's head is quantized already ({}). "
-                              "Leave the option out",
-                              wanted.head, stored->Name()),
-                  "head-format");
+      return Fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format(
+              "--head-format {}: the checkpoint's head is already quantized ({}). Omit the option",
+              wanted.head, stored->Name()),
+          "head-format");
     }
   }
   if (weights == nullptr && head == nullptr) return stored;

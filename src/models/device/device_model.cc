@@ -193,8 +193,8 @@ Status CheckRanksOf(const DecoderSpec& spec, const RankPlace& place) {
   }
   if (spec.layer_embeddings.width > 0) {
     return Fail(ErrorCode::kUnsupported,
-                "this model has embeddings in its layers, which devices do not share: serve it on "
-                "one device, or with --device cpu",
+                "this model has per-layer embeddings, which devices do not divide: serve it on one "
+                "device, or with --device cpu",
                 "tensor_parallel_size");
   }
   const bool shares_kv = std::ranges::any_of(
@@ -203,7 +203,7 @@ Status CheckRanksOf(const DecoderSpec& spec, const RankPlace& place) {
       spec.layers, [](const LayerSpec& layer) { return !layer.attention.exists(); });
   if (lacks_attention && place.num_stages > 1) {
     return Fail(ErrorCode::kUnsupported,
-                "layers of this model have no attention, which devices do not divide into stages: "
+                "this model has layers without attention, which devices do not divide into stages: "
                 "serve it with --pipeline-parallel-size 1, or with --device cpu",
                 "pipeline_parallel_size");
   }
@@ -236,12 +236,11 @@ Status CheckBlocks(const DecoderSpec& share, const ModelOptions& options) {
           "index_topk");
     }
     if (stride % layer.attention.head_dim == 0) continue;
-    return Fail(
-        ErrorCode::kUnsupported,
-        fmt::format("layers have heads of {} numbers, but the {} of a block of the KV cache are "
-                    "not a multiple of that: use another --block-size, or --device cpu",
-                    layer.attention.head_dim, stride),
-        "block_size");
+    return Fail(ErrorCode::kUnsupported,
+                fmt::format("the KV cache's block stride of {} numbers is not a multiple of the "
+                            "head size {}: use another --block-size, or --device cpu",
+                            stride, layer.attention.head_dim),
+                "block_size");
   }
   return {};
 }

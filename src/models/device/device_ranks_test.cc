@@ -432,7 +432,7 @@ TEST(DeviceRanksPlanTest, ARankHoldsLess) {
   const auto layers = LoadModelConfig(DataFolder("tiny-gemma4-shared"));
   const auto embedded = PlanDeviceRanks(*layers, DeviceOptions(), device.info(), 2, 1);
   ASSERT_FALSE(embedded);
-  EXPECT_THAT(embedded.error().message, HasSubstr("embeddings in its layers"));
+  EXPECT_THAT(embedded.error().message, HasSubstr("per-layer embeddings"));
   auto shared = *layers;
   shared.spec.layer_embeddings.width = 0;
   EXPECT_TRUE(PlanDeviceRanks(shared, DeviceOptions(), device.info(), 2, 1));

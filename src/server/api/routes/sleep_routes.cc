@@ -16,8 +16,10 @@ ApiStatus Sleep(const RouteCall& call) {
   API_ASSIGN_OR_RETURN(const std::string mode,
                        QueryChoice(call.request, "mode", {"abort", "wait", "keep"}));
   if (mode == "keep")
-    return BadParameter("Running requests have keys and values in memory; use abort or wait",
-                        "mode");
+    return BadParameter(
+        "mode=keep is not supported, because sleep frees the KV cache of running requests; use "
+        "abort or wait",
+        "mode");
   ApiContext& api = call.api;
   if (level != "0" && !api.config.enable_sleep_mode) {
     ApiError error;
