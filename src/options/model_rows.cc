@@ -94,13 +94,14 @@ void AddModelRows(std::vector<Option>& table) {
   rows.Choice("dtype", "auto", "auto|bfloat16|float32|float|half|float16",
               "Data type of activations and matrix products: auto is bfloat16; float32 is for "
               "verification; half and float16 are treated as bfloat16.");
-  rows.Text("quantization", "",
-            "For an unquantized checkpoint: format to which linear layers are quantized while "
-            "loading (fp8 or int8 with one scale per row, fp8_per_block with blocks of 128, "
-            "mxfp4). For a quantized checkpoint: the expected format; another format is an error "
-            "(modelopt, modelopt_fp4, fp8, quark, compressed-tensors, awq, gptq, ...). For diff: "
-            "the format of the second model.",
-            {.commands = kEngineArguments | kDiff | kVerify | kShadow, .aliases = "-q"});
+  rows.Text(
+      "quantization", "",
+      "For an unquantized checkpoint: format to which linear layers are quantized while "
+      "loading (fp8 or int8 with one scale per row, fp8_per_block with blocks of 128, "
+      "mxfp4). For a quantized checkpoint: the expected format; a different format is an error "
+      "(modelopt, modelopt_fp4, fp8, quark, compressed-tensors, awq, gptq, ...). For diff: "
+      "the format of the second model.",
+      {.commands = kEngineArguments | kDiff | kVerify | kShadow, .aliases = "-q"});
   rows.Choice("head-format", "auto", "auto|fp8|int8|mxfp4",
               "Format to which the output head is quantized while loading; a tied embedding is "
               "quantized, too. Each step reads the whole head, even for few sequences. auto: the "
