@@ -269,9 +269,9 @@ class Pickle {
     if (arguments.size() != 6 || arguments[0].kind != PickleKind::kStorage ||
         arguments[1].kind != PickleKind::kNumber || arguments[4].kind != PickleKind::kBool ||
         arguments[5].kind != PickleKind::kEmptyDict)
-      return Bad("its pickle builds a tensor of another kind");
+      return Bad("its pickle builds an unsupported kind of tensor");
     const auto shape = NumbersOf(arguments[2]), strides = NumbersOf(arguments[3]);
-    if (!shape || !strides) return Bad("its pickle builds a tensor of another kind");
+    if (!shape || !strides) return Bad("its pickle builds an unsupported kind of tensor");
     tensor_ = {.type = arguments[0].type,
                .storage = arguments[0].text,
                .storage_numbers = arguments[0].number,

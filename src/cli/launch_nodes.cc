@@ -119,7 +119,7 @@ std::string RefusalOf(const NodeSettings& node, const std::string& hello,
   const std::vector<std::string_view> lines = options::Split(hello, '\n');
   const int64_t count = lines.size() == 4 ? options::ParseInteger(lines[1]).value_or(-1) : -1;
   if (count < 0)
-    return "it uses another version of the protocol: install the same version on all machines";
+    return "it uses a different version of the protocol: install the same version on all machines";
   number = static_cast<int>(std::min<int64_t>(count, 1 << 20));
   if (lines[0] != ProgramLine()) {
     return fmt::format(

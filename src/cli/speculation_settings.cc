@@ -296,11 +296,12 @@ Status CheckDraftTokens(const std::filesystem::path& target_folder,
     };
     return Fail(
         ErrorCode::kInvalidArgument,
-        fmt::format(
-            "--{}: the draft model in {} has another vocabulary than the model in {}: token {} is "
-            "{} in the draft model and {} in the model. Use a smaller model of the same "
-            "family",
-            kOption, draft_folder.string(), target_folder.string(), id, words(other), words(own)),
+        fmt::format("--{}: the draft model in {} has a different vocabulary from the model in {}: "
+                    "token {} is "
+                    "{} in the draft model and {} in the model. Use a smaller model of the same "
+                    "family",
+                    kOption, draft_folder.string(), target_folder.string(), id, words(other),
+                    words(own)),
         std::string(kOption));
   }
   return {};

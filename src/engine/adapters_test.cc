@@ -382,7 +382,7 @@ TEST(AdapterPlanTest, RoomForReplacedModulesIsPlanned) {
 TEST(AdapterPlanTest, WhatIsRefused) {
   EngineConfig config = Config({"llama-vocabulary"});
   EXPECT_THAT(Refusal(config), AllOf(HasSubstr("lora_modules"), HasSubstr("'llama-vocabulary'"),
-                                     HasSubstr("another base")));
+                                     HasSubstr("different base model")));
   config = Config({"absent"});
   EXPECT_THAT(Refusal(config), HasSubstr("adapter_config.json"));
   config = Config({"qwen3-linear"});

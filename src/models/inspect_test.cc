@@ -157,9 +157,10 @@ TEST(InspectTest, NamesWhatAnUnknownEncoderNeeds) {
       MissingOperators(R"({"architectures": ["MPNetModel"], "model_type": "mpnet",
                 "hidden_act": "gelu", "layer_norm_eps": 1e-5, "relative_attention_num_buckets": 32})"),
       ::testing::ElementsAre("attention with relative positions (relative_attention_num_buckets)"));
-  EXPECT_THAT(MissingOperators(R"({"architectures": ["JinaBertModel"], "model_type": "other",
+  EXPECT_THAT(
+      MissingOperators(R"({"architectures": ["JinaBertModel"], "model_type": "other",
                 "type_vocab_size": 2, "hidden_act": "gelu", "position_embedding_type": "alibi"})"),
-              ::testing::ElementsAre("positions of another kind (position_embedding_type alibi)"));
+      ::testing::ElementsAre("unsupported kind of positions (position_embedding_type alibi)"));
 }
 
 TEST(InspectTest, ReadsTheNumbersThatPythonWritesAndJsonDoesNotKnow) {

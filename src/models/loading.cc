@@ -115,11 +115,12 @@ Status CheckExperts(const DecoderWeights& weights) {
             experts->inputs[e].format == experts->inputs[0].format) {
           continue;
         }
-        return Fail(ErrorCode::kUnsupported,
-                    fmt::format("layer {}: expert {} is stored in another format ({}) than expert "
-                                "0 ({}); all experts of a layer must have one format",
-                                layer, e, ElementTypeName(experts->matrices[e].format.type),
-                                ElementTypeName(experts->matrices[0].format.type)));
+        return Fail(
+            ErrorCode::kUnsupported,
+            fmt::format("layer {}: expert {} is stored in a different format ({}) than expert "
+                        "0 ({}); all experts of a layer must have one format",
+                        layer, e, ElementTypeName(experts->matrices[e].format.type),
+                        ElementTypeName(experts->matrices[0].format.type)));
       }
     }
   }

@@ -120,7 +120,7 @@ tl::unexpected<Error> UnknownModule(const TensorInfo& tensor, const std::string&
   return Refuse(
       tensor, ErrorCode::kInvalidData,
       fmt::format("the model has no module '{}' that adapters may change; it has layers 0 "
-                  "and up with {}: is the adapter of another base?",
+                  "and up with {}: is the adapter for a different base model?",
                   module.substr(0, 300), fmt::join(names, ", ")));
 }
 
@@ -174,8 +174,8 @@ Status LoraAdapter::AddReplacement(const TensorInfo& tensor, const std::string& 
   if (tensor.shape != replaced->shape()) {
     return Refuse(
         tensor, ErrorCode::kInvalidData,
-        fmt::format("expected the shape of the base's {}, {}, found {}: the adapter is "
-                    "of another base{}",
+        fmt::format("expected the shape of the base model's {}, {}, found {}: the adapter is for a "
+                    "different base model{}",
                     name.substr(0, 300), ShapeText(replaced->shape()), ShapeText(tensor.shape),
                     replaced->rows != layout.vocab_size
                         ? ""
@@ -310,12 +310,13 @@ Status LoraAdapter::AddExperts(const std::string& module, const OfAllExperts& te
     }
     return {};
   }
-  return Refuse(*tensors.a, ErrorCode::kInvalidData,
-                fmt::format("expected with lora_B {}; found {} and {}: the adapter is of another "
-                            "base",
-                            expected.empty() ? "no factors of experts in this layer"
-                                             : fmt::format("{}", fmt::join(expected, ", or ")),
-                            ShapeText(a), ShapeText(b)));
+  return Refuse(
+      *tensors.a, ErrorCode::kInvalidData,
+      fmt::format(
+          "expected with lora_B {}; found {} and {}: the adapter is for a different base model",
+          expected.empty() ? "no factors of experts in this layer"
+                           : fmt::format("{}", fmt::join(expected, ", or ")),
+          ShapeText(a), ShapeText(b)));
 }
 
 const std::byte* LoraAdapter::ABytes(const Factors& factors) const {
@@ -351,16 +352,18 @@ Status LoraAdapter::CheckFactors(Factors& factors, const LoraLayout& layout) {
   const std::vector<int64_t>& a = factors.a->shape;
   const std::vector<int64_t>& b = factors.b->shape;
   if (a.size() != 2 || a[0] < 1 || a[1] != module.cols) {
-    return Refuse(*factors.a, ErrorCode::kInvalidData,
-                  fmt::format("expected the shape [rank, {}], found {}: the adapter is of another "
-                              "base",
-                              module.cols, ShapeText(a)));
+    return Refuse(
+        *factors.a, ErrorCode::kInvalidData,
+        fmt::format(
+            "expected the shape [rank, {}], found {}: the adapter is for a different base model",
+            module.cols, ShapeText(a)));
   }
   if (b != std::vector<int64_t>{module.rows, a[0]}) {
-    return Refuse(*factors.b, ErrorCode::kInvalidData,
-                  fmt::format("expected the shape [{}, {}], found {}: the adapter is of another "
-                              "base",
-                              module.rows, a[0], ShapeText(b)));
+    return Refuse(
+        *factors.b, ErrorCode::kInvalidData,
+        fmt::format(
+            "expected the shape [{}, {}], found {}: the adapter is for a different base model",
+            module.rows, a[0], ShapeText(b)));
   }
   return CheckRank(factors, module.name, a[0], layout);
 }

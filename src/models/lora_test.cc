@@ -266,7 +266,7 @@ TEST(LoraReplacedErrorTest, WithoutRoomOrOfAnotherBase) {
   lora.replaced_modules = {"lm_head", "embed_tokens"};
   EXPECT_EQ(RefusalOfSaved("tiny-gemma2", lora), "");
   EXPECT_THAT(RefusalOfSaved("tiny-granite", lora),
-              AllOf(HasSubstr("another base"), HasSubstr("lm_head.weight")));
+              AllOf(HasSubstr("different base model"), HasSubstr("lm_head.weight")));
   lora.vectors = false;
   EXPECT_THAT(RefusalOfSaved("tiny-gemma2", lora), HasSubstr("served only on a CPU"));
 }
@@ -312,7 +312,7 @@ TEST_F(LoraErrorTest, TheCopyIsServed) {
 
 TEST_F(LoraErrorTest, AnotherBase) {
   EXPECT_THAT(Refusal(AdapterFolder("llama-vocabulary")),
-              AllOf(HasSubstr("another base"), HasSubstr("adapter_model.safetensors")));
+              AllOf(HasSubstr("different base model"), HasSubstr("adapter_model.safetensors")));
   EXPECT_THAT(Refusal(AdapterFolder("phi3-fused")),
               AllOf(HasSubstr("no module 'model.layers.0."), HasSubstr("q_proj"),
                     HasSubstr("embed_tokens")));
@@ -340,7 +340,7 @@ TEST(LoraExpertsErrorTest, WithoutMemoryOrOfAnotherBase) {
   }
   EXPECT_THAT(RefusalOfExperts("tiny-mixtral", "gpt-oss-experts", true),
               AllOf(HasSubstr("[4 * rank, 64] and [96, rank * 4] for gate_up_proj"),
-                    HasSubstr("another base")));
+                    HasSubstr("different base model")));
   // In this base, layer 0 has no experts.
   EXPECT_THAT(RefusalOfExperts("tiny-qwen3-moe-mixed", "gpt-oss-experts", true),
               HasSubstr("no factors of experts in this layer"));

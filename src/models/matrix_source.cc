@@ -56,12 +56,13 @@ Status CheckInputOrders(const std::vector<StoredLinear>& parts) {
     const auto& order = part.input_order;
     if (order == first || (order != nullptr && first != nullptr && *order == *first)) continue;
     const TensorInfo& info = *part.tensors.front()->info;
-    return Fail(ErrorCode::kUnsupported,
-                fmt::format("tensor '{}' has another order of inputs than '{}', and one product "
-                            "multiplies both; expected the same g_idx for both. Quantize the "
-                            "model without act-order, or with actorder weight",
-                            info.name, parts.front().tensors.front()->info->name),
-                info.name);
+    return Fail(
+        ErrorCode::kUnsupported,
+        fmt::format("tensor '{}' has a different order of inputs from '{}', and one product "
+                    "multiplies both; expected the same g_idx for both. Quantize the "
+                    "model without act-order, or with actorder weight",
+                    info.name, parts.front().tensors.front()->info->name),
+        info.name);
   }
   return {};
 }

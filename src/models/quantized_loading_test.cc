@@ -168,7 +168,7 @@ TEST(QuantizedLoadingTest, PartsWithInputsInUnlikeOrdersAreNamed) {
   // All inputs change to the other group, so each group keeps its size.
   for (size_t i = 0; i < index.size(); i += 4) index[i] = static_cast<char>(1 - index[i]);
   EXPECT_THAT(copy.Failure(), AllOf(HasSubstr("'model.layers.0.self_attn.k_proj.weight_packed'"),
-                                    HasSubstr("another order of inputs than"),
+                                    HasSubstr("a different order of inputs from"),
                                     HasSubstr("'model.layers.0.self_attn.q_proj.weight_packed'")));
 }
 

@@ -169,7 +169,7 @@ void FindPositions(const json::Value& decoder, bool is_encoder, Findings& findin
   if (kind == nullptr || !kind->is_string() || IsOneOf(kind->as_string(), {"rope", "nope"}) ||
       (is_encoder && IsOneOf(kind->as_string(), {"absolute", "rotary"})))
     return;
-  findings.Add("positions of another kind", "position_embedding_type", kind->as_string());
+  findings.Add("unsupported kind of positions", "position_embedding_type", kind->as_string());
 }
 
 // Returns whether this is an encoder. Recognizes it by the fields of BERT and similar models.
@@ -248,7 +248,7 @@ void FindSizes(const json::Value& decoder, Findings& findings) {
   }
   for (const char* field : {"embedding_size", "input_embedding_size"}) {
     if (number(field) != 0 && number(field) != number("hidden_size"))
-      findings.Add("embeddings of another width than the layers", field);
+      findings.Add("embeddings whose width differs from the layers'", field);
   }
 }
 

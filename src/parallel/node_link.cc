@@ -56,7 +56,7 @@ Digest Proof(std::string_view secret, std::string_view purpose, const Digest& fi
 
 tl::unexpected<Error> WrongSecret() {
   return Fail(ErrorCode::kInvalidArgument,
-              "the other machine has another secret: give all machines of the group the same "
+              "the other machine has a different secret: give all machines of the group the same "
               "SLUICE_DISTRIBUTED_SECRET",
               "distributed_secret");
 }

@@ -55,8 +55,8 @@ TEST(NodeLinkTest, AnotherSecretIsToldToBoth) {
   Ends ends("secret", "sacred");
   ASSERT_FALSE(*ends.first);
   ASSERT_FALSE(*ends.other);
-  EXPECT_THAT(ends.first->error().message, HasSubstr("has another secret"));
-  EXPECT_THAT(ends.other->error().message, HasSubstr("has another secret"));
+  EXPECT_THAT(ends.first->error().message, HasSubstr("has a different secret"));
+  EXPECT_THAT(ends.other->error().message, HasSubstr("has a different secret"));
 }
 
 TEST(NodeLinkTest, WhatIsNotSignedIsRefused) {

@@ -288,7 +288,7 @@ def test_v07_another_secret_is_refused_on_both(machines, tmp_path):
     with group(machines, tmp_path, secrets=("a", "b"), wait=False, flags=("--distributed-timeout-seconds", 5)) as two:
         codes = two.codes(30)
         assert codes[0] != 0 and codes[1] == 2, codes
-        assert "has another secret" in two.logs[0].read_text() and "has another secret" in two.logs[1].read_text()
+        assert "has a different secret" in two.logs[0].read_text() and "has a different secret" in two.logs[1].read_text()
 
 
 def test_a_machine_that_does_not_come_is_named(machines, tmp_path):

@@ -101,7 +101,7 @@ def test_adapters_are_loaded_on_all_ranks(tmp_path):
             assert load(server, "b", adapters / "qwen3-stabilized")[0] == 200
             assert [ask(server, model) for model in ("m", "a", "b")] == expected
             status, _, text = load(server, "c", adapters / "llama-vocabulary")
-            assert status == 400 and b"another base" in text
+            assert status == 400 and b"different base model" in text
             assert server.request("POST", "/v1/unload_lora_adapter", {"lora_name": "a"})[0] == 200
             assert server.post("/v1/completions", {"model": "a", "prompt": "x"})[0] == 404
             assert ask(server, "b") == expected[2]

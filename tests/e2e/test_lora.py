@@ -140,7 +140,7 @@ def test_load_and_unload_at_run_time(tmp_path):
         dora = shutil.copytree(STABILIZED, tmp_path / "dora")
         config = json.loads((dora / "adapter_config.json").read_text())
         (dora / "adapter_config.json").write_text(json.dumps({**config, "use_dora": True}))
-        for path, words in ((ADAPTERS / "llama-vocabulary", "another base"), (ADAPTERS / "phi3-fused", "no module"),
+        for path, words in ((ADAPTERS / "llama-vocabulary", "different base model"), (ADAPTERS / "phi3-fused", "no module"),
                             (cut, "adapter_model.safetensors"), (dora, "use_dora")):
             answers = at_once([lambda path=path: refused("e", path)] + [lambda: ask(server, "a", prompt)] * 3)
             assert answers[0][0] == 400 and words in answers[0][2], answers[0]
@@ -265,7 +265,7 @@ def test_adapters_on_a_device():
         assert load("linear", LINEAR)[0] == load("stable", STABILIZED)[0] == 200
         assert at_once([lambda job=job: ask(server, *job) for job in jobs]) == alone
         status, said = load("e", ADAPTERS / "llama-vocabulary")
-        assert status == 400 and "another base" in said
+        assert status == 400 and "different base model" in said
         assert server.request("POST", "/v1/unload_lora_adapter", {"lora_name": "linear"})[0] == 200
         assert server.post("/v1/completions", {"model": "linear", "prompt": "a"})[0] == 404
         assert ask(server, *jobs[2]) == alone[2]

@@ -156,7 +156,7 @@ def test_the_draft_of_trtllm_serve(tmp_path, expected):
 
 def test_drafts_of_another_vocabulary_are_refused(tmp_path):
     refused = run("serve", ABACUS, "--port", 0, "--speculative-config", draft(LLAMA))
-    assert refused.returncode == 2 and "has another vocabulary than the model in" in refused.stderr, refused
+    assert refused.returncode == 2 and "has a different vocabulary from the model in" in refused.stderr, refused
     other = tmp_path / "other"
     shutil.copytree(ABACUS, other)
     (other / "tokenizer.json").unlink()

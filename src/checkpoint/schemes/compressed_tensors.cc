@@ -137,7 +137,7 @@ Status CheckPlainArgs(const QuantizationArgs& args, const std::string& where) {
   if (!args.order.empty()) {
     return UnsupportedSetting(
         where, "actorder", json::Value(args.order),
-        "none, because only groups of integers may have another order of inputs");
+        "none, because only groups of integers may have a different order of inputs");
   }
   return {};
 }
@@ -320,7 +320,7 @@ Status ReadPacked(const json::Value& group, std::string where, const json::Value
   }
   if (layout.format.type == ElementType::kI8 && layout.format.has_input_order) {
     return UnsupportedSetting(where, "format", *format,
-                              "pack-quantized for groups whose inputs are in another order");
+                              "pack-quantized for groups whose inputs are in a different order");
   }
   if (is_packed == is_int4) return {};
   return UnsupportedSetting(

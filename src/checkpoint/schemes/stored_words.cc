@@ -186,7 +186,7 @@ class WordsFinder {
     if (!format.has_input_order) {
       return Misfit(*index,
                     "each input in the group of its position, because the configuration does not "
-                    "state another order of inputs (desc_act of GPTQ, actorder of "
+                    "state a different order of inputs (desc_act of GPTQ, actorder of "
                     "compressed-tensors)",
                     "inputs in another order");
     }

@@ -271,12 +271,13 @@ Result<DeviceWeightLayout> DeviceWeightLayout::For(
     RETURN_IF_ERROR(CheckMatrix(matrix.parts.front().name, format, matrix.cols));
     // One product computes all experts of a layer.
     if (matrix.fused && matrix.fused->expert > 0 && format != layout.matrices_.back().format) {
-      return Fail(ErrorCode::kUnsupported,
-                  fmt::format("{} is stored in another format ({}) than the expert before it ({}); "
-                              "all experts of a layer must have one format",
-                              matrix.parts.front().name, ElementTypeName(format.type),
-                              ElementTypeName(layout.matrices_.back().format.type)),
-                  matrix.parts.front().name);
+      return Fail(
+          ErrorCode::kUnsupported,
+          fmt::format("{} is stored in a different format ({}) than the expert before it ({}); "
+                      "all experts of a layer must have one format",
+                      matrix.parts.front().name, ElementTypeName(format.type),
+                      ElementTypeName(layout.matrices_.back().format.type)),
+          matrix.parts.front().name);
     }
     if (matrix.fused && format.has_input_order) {
       return Fail(ErrorCode::kUnsupported,

@@ -353,7 +353,7 @@ Status ImageTower::Check(const TowerSpec& spec, const TowerOptions& options,
   int64_t numbers = 1;
   for (const int64_t size : image.shape) numbers *= std::max<int64_t>(0, size);
   if (numbers != std::ssize(image.values) || image.grid[0] > 1 || height < 1 || width < 1)
-    return WrongImage("an image of another shape than its grid");
+    return WrongImage("an image whose shape differs from its grid");
   if (image.tokens.size() != image.is_embedding.size())
     return WrongImage("an image whose tokens are not marked");
   const int64_t units = NumUnits(spec, image);

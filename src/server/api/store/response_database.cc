@@ -260,7 +260,7 @@ Status ResponseDatabase::ReadSecret() {
   if (code == SQLITE_ROW) {
     const auto* bytes = static_cast<const unsigned char*>(sqlite3_column_blob(read.get(), 0));
     if (sqlite3_column_bytes(read.get(), 0) != static_cast<int>(kSecretBytes))
-      return Damaged("its secret has another size");
+      return Damaged("its secret has a wrong size");
     secret_.assign(bytes, bytes + kSecretBytes);
     return {};
   }
