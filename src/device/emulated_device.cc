@@ -133,7 +133,7 @@ class EmulatedStream final : public DeviceStream {
   }
 
  private:
-  // Waits for the first `count` pieces of work of the queue.
+  // Waits for the first `count` work items of the queue.
   Status SynchronizeUntil(int64_t count) {
     if (device_->is_lost()) {
       queue_->Drop();

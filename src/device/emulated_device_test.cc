@@ -398,7 +398,7 @@ TEST(DevicePool, NamesWhatDidNotFit) {
   EXPECT_TRUE(pool.Take(1000, "all"));
 }
 
-// A piece of work waits for another thread. IsIdle runs the work that can run; Synchronize waits
+// One work item waits for another thread. IsIdle runs the work that can run; Synchronize waits
 // for all of it.
 TEST(EmulatedDevice, WorkThatCannotRunYetKeepsWhatFollowsWaiting) {
   EmulatedDevice device;

@@ -1,8 +1,8 @@
 // The work of an emulated stream. By default, work is deferred: it runs, in order, when a caller
-// waits for the stream. So a missing wait, or a write to memory that a pending copy still has to
-// read, gives wrong results in every test, not only rarely on a real device. With `runs_at_once`,
-// work runs when it is enqueued, which exposes memory that is written only after the copy that
-// reads it was enqueued.
+// waits for the stream. So every test detects a missing wait, and a write to memory that a pending
+// copy has not read yet; a real device would rarely show these faults. With `runs_at_once`, work
+// runs when it is enqueued. This exposes memory that is written too late, after the copy that reads
+// it was enqueued.
 #pragma once
 
 #include <atomic>
@@ -40,13 +40,12 @@ class EmulatedQueue {
     ++num_enqueued_;
     if (runs_at_once_) TryRunAll();
   }
-  // Runs work, and waits if necessary, until `count` pieces of work are done in total.
+  // Runs work, and waits if necessary, until `count` items of work are done in total.
   void RunUntil(int64_t count) {
     constexpr std::chrono::microseconds kPause{50};
     while (!TryRunUntil(count)) std::this_thread::sleep_for(kPause);
   }
-  // Runs the work that can run now. Returns whether all work, or the first `count` pieces, are
-  // done.
+  // Run the work that can run now. Return whether all work, or the first `count` items, are done.
   bool TryRunAll() { return TryRunUntil(num_enqueued_); }
   bool TryRunUntil(int64_t count) {
     while (num_done_ < count && !work_.empty()) {

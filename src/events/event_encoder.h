@@ -91,8 +91,8 @@ class CacheEventEncoder {
   CacheShape shape_;
   std::vector<Named> blocks_;
   std::unordered_map<TierName, TierBlock, TierNameHash> tiers_;
-  std::deque<TierName> absent_;  // blocks just named or removed from a tier; a tier may have them
-                                 // again
+  std::deque<TierName> absent_;  // blocks in no tier when they were added: just named, or just
+                                 // removed; a tier may contain them by now
 };
 
 }  // namespace sluice

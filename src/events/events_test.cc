@@ -59,7 +59,7 @@ TEST(MsgpackWriter, WritesTheSmallestForm) {
             Bytes({0xcb, 0x3f, 0xf8, 0, 0, 0, 0, 0, 0}));
 }
 
-// Expected values: hashlib.sha256 of the CBOR described in the header.
+// Expected values: hashlib.sha256 of the CBOR array that block_hash.h describes.
 TEST(BlockHash, IsThatOfCbor) {
   const BlockDigest root = RootDigest();
   const std::vector<int32_t> tokens = {1, 2, 300, 70000}, next = {5, 6, 7, 8};

@@ -252,7 +252,7 @@ class ModelDownload {
   ModelInfo info_;
   FetchProgress progress_;
   std::string last_;                   // ETag of the last downloaded blob, which is not flushed yet
-  std::future<Result<bool>> settled_;  // flush result of the blob before last_
+  std::future<Result<bool>> settled_;  // result of flushing the blob downloaded before last_
 };
 
 }  // namespace

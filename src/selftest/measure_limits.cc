@@ -31,8 +31,8 @@ void MeasureCopies(MeasureRun& run) {
       });
 }
 
-// Uploads as weights are uploaded: from memory that is not page-locked, through two page-locked
-// buffers.
+// Measures an upload like that of a model's weights: from memory that is not page-locked, through
+// two page-locked buffers.
 void MeasureUpload(MeasureRun& run, double bus_gigabytes) {
   const int64_t bytes = run.Size(int64_t{2} << 30, 1 << 16);
   const MeasureRun::Work work = {.name = "upload of weights",

@@ -47,7 +47,7 @@ void MeasureProduct(MeasureRun& run, device::DeviceLinear& products, MeasuredSha
       return;
     }
   }
-  // How the product is computed is chosen as when a model is loaded.
+  // The way to compute the product is chosen by the same rules as when a model is loaded.
   text += fmt::format(", by {}", NameOf(products.Choose(product.args(0))));
   // Codes whose inputs are not quantized are multiplied in BF16.
   // No library's product of MXFP4 inputs is measured to compare with.

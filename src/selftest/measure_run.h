@@ -67,8 +67,8 @@ class MeasureRun {
     return device_.is_emulated() ? emulated : size;
   }
 
-  // Returns through how many copies of `bytes` bytes launches must cycle, so that a copy is not in
-  // the cache when its turn comes.
+  // Returns the number of copies, of `bytes` bytes each, through which launches must cycle so that
+  // no launch finds its copy in the cache.
   int64_t CopiesBeyondCache(double bytes) const;
 
   const checks::DeviceUnderTest& device() const { return device_; }

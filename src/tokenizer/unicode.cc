@@ -99,7 +99,7 @@ void AppendLossy(std::string& out, std::string_view bytes) {
 }
 
 std::string Lowercase(std::string_view text) {
-  // For each code point that has a lower case, in code point order: its position in kLowercase.
+  // For each code point with a lowercase mapping, in code point order: its position in kLowercase.
   static const std::vector<std::pair<char32_t, uint32_t>> index = [] {
     std::vector<std::pair<char32_t, uint32_t>> entries;
     for (uint32_t i = 0; i < unicode_data::kLowercaseSize;

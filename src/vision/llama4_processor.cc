@@ -171,7 +171,7 @@ class Llama4Processor : public ImageProcessor {
     return {std::max(size.height, 1), std::max(size.width, 1)};
   }
 
-  // In the reference, the canvas is a tensor, and min() returns it only if it is smaller.
+  // The result is a float32 number only if it is the canvas, which is a tensor in the reference.
   MixedNumber Limit(int side, int canvas) const {
     if (settings_.to_max_canvas) return {static_cast<double>(canvas), true};
     const int wanted = std::max(side, settings_.tile);

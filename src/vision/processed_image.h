@@ -34,9 +34,9 @@ struct ProcessedImage {
   // there is one tile. Others: {1, 1}.
   std::array<int, 2> tiles{1, 1};
 
-  // LLaVA-NeXT: the part of the canvas for which there are rows, in patches: first row, first
-  // column, number of rows, number of columns. The first unit of `shape` is the whole image, not a
-  // part of the canvas. Others: zeros.
+  // LLaVA-NeXT: the area of the canvas that shows the image, without the padding, in patches: first
+  // row, first column, number of rows, number of columns. The canvas consists of all tiles in
+  // `values` except the first, which is the whole image. Others: zeros.
   std::array<int, 4> kept{0, 0, 0, 0};
 
   // The image's tokens in the prompt: special tokens only, from the image's first marker to its

@@ -4,9 +4,9 @@
 // In a wide tile, each of the four warps has its own 16 rows. In a narrow tile the warps share 16
 // rows: each takes a quarter of the positions for the scores, then a quarter of the columns for the
 // sums. Both compute a row's results by the same operations in the same order. Positions are
-// processed in tiles at fixed multiples, weights are rounded to BF16 (to F16 with an E4M3 cache),
-// and ranges of kAttentionSplit positions are folded in ascending order, in this file or in the
-// kernel that merges partial results.
+// processed in tiles at fixed multiples. Weights are rounded to BF16, or to F16 with an E4M3 cache.
+// Ranges of kAttentionSplit positions are folded in ascending order, in this file or in the kernel
+// that merges partial results.
 #pragma once
 
 #include "kernels/cuda/attention_fold.h"

@@ -503,7 +503,7 @@ Status DeviceLinear::Tune(DeviceStream& stream, std::span<const LinearArgs> laye
   const Kind kind = KindOf(args, ways);
   if (ways.IsOwnAlone() || ChoiceOf(kind, args.m).measured) return {};
   const LinearWays candidates = Candidates(args, ways);
-  // Takes enough layers that their weights are not found in the cache.
+  // Uses enough layers that the L2 cache cannot hold their weights between runs.
   std::vector<LinearArgs> alike;
   const int64_t enough = kCaches * device_.info().l2_bytes;
   const int64_t layer_bytes = args.w.n * args.w.k * LinearCodeBits(args.w.type) / 8;

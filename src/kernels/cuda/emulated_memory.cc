@@ -20,9 +20,9 @@ void* Machine::CreateCarrier() {
   return carrier;
 }
 
-// Across a barrier, order continues: a later atomic publishes to other blocks the accesses that
-// fences covered before the barrier. A later fence covers the accesses that an atomic made visible
-// before the barrier.
+// Carries the effects of fences and atomics across a barrier, to all threads of the block. An
+// atomic after the barrier publishes the accesses that fences before the barrier covered. A fence
+// after the barrier covers the accesses that atomics before the barrier made visible.
 void Machine::OrderAcrossBarrier(Block& block) {
   bool has_any = false;
   for (const auto& thread : block.threads) has_any |= thread->has_fenced || thread->has_looked;

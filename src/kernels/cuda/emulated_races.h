@@ -39,8 +39,8 @@ inline void SwitchTo(void* fiber) {
   constexpr unsigned kOrdersNothing = 1;
   __tsan_switch_to_fiber(fiber, kOrdersNothing);
 }
-// Orders everything that happened before an earlier Release of the address before everything that
-// the fiber does after this call.
+// Makes the fiber's later accesses happen after the accesses that preceded an earlier Release of
+// the address.
 inline void Acquire(const void* address) {
   __tsan_acquire(const_cast<void*>(address));
 }

@@ -96,7 +96,8 @@ __global__ void ExchangeColumnsKernel(ExchangeColumnsArgs args) {
   FenceForPeers();
   __syncthreads();
   if (threadIdx.x == 0) {
-    // Covers the stores of all threads of the block, then those of the other blocks.
+    // The fence before the atomic publishes the stores of the whole block. The one after it makes
+    // the last block see the stores of the other blocks.
     FenceForPeers();
     shared.is_last = atomicAdd(&state.arrived, 1u) == gridDim.x - 1 ? 1 : 0;
     FenceForPeers();

@@ -1,5 +1,5 @@
-// Runs the instructions of device_code.h one by one, so that `sluice selftest` can compare a device
-// with their descriptions. All other kernels use these instructions.
+// Kernels that run the instructions of device_code.h one by one, so that `sluice selftest` can
+// check each against its description. All other kernels use the same instructions.
 #include <math.h>
 
 #include "kernels/cuda/device_code.h"

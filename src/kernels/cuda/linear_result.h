@@ -8,7 +8,7 @@
 
 namespace sluice::SLUICE_DEVICE_NAMESPACE::linear {
 
-constexpr float kNoBias = -0.0f;  // changes no sum
+constexpr float kNoBias = -0.0f;  // adding it changes no sum
 
 // Uses explicit fmaf, so that rounding is the same in all callers.
 __device__ __forceinline__ float ScaledResult(float sum, float row_scale, float x_scale,

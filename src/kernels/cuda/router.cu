@@ -9,7 +9,7 @@ namespace {
 constexpr int kRows = 8;           // number of rows that share a read of the weights
 constexpr unsigned kExperts = 8;   // experts per block, one per warp
 constexpr unsigned kChoosers = 4;  // rows per block of the choice, one per warp
-constexpr float kNoBias = -0.0f;   // changes no sum
+constexpr float kNoBias = -0.0f;   // adding it changes no sum
 
 // Lane l sums the products of vectors l, l + 32, ... in order; then the lanes' sums are added.
 __global__ void __launch_bounds__(kExperts * 32)

@@ -153,8 +153,9 @@ struct I8Codes {
   NoScales ScalesOf(const uint8_t* /*scales*/) const { return {}; }
   bool IsUnusual(const uint8_t* /*scales*/, int64_t /*count*/) const { return false; }
 
-  // Line writes code + 128 into those mantissa bits of an F32 that have unit weight, and subtracts
-  // the excess. This avoids shifts, which run on the fewest execution units.
+  // Line inserts the byte code + 128 into the mantissa of the F32 `place`, whose exponent makes the
+  // result place + code + 128. Then it subtracts place + 128. This avoids most shifts, which run on
+  // the fewest execution units.
   __m512i Load(const uint8_t* codes, NoScales /*scales*/) const {
     return _mm512_xor_si512(LoadVector(codes), _mm512_set1_epi8(static_cast<char>(0x80)));
   }

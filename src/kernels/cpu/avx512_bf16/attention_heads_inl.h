@@ -17,7 +17,7 @@ constexpr int kGroupPanels = kAttentionHeadsPanels;
 
 // The panels of one head in a group of blocks, and the panels to prefetch during their products.
 struct GroupPart {
-  int begin, end;  // panels of the chunk
+  int begin, end;  // panels [begin, end) of the chunk
   const uint8_t* panels[kGroupPanels];
   const uint8_t* ahead[kGroupPanels];
 };

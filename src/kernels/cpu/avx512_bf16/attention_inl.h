@@ -40,9 +40,8 @@ __attribute__((always_inline)) inline void Fetch(const uint8_t* line) {
 
 // The panels that a call reads, and the panels of the next chunk, which it prefetches to L2.
 struct Panels {
-  int first, end;  // panels of the chunk
-  // Keys, values, next keys, next values. For each of them, there are as many panels as in [first,
-  // end).
+  int first, end;  // panels [first, end) of the chunk
+  // count() panels each of keys, values, next keys and next values, in this order.
   const uint8_t* order[4 * kAttentionPanels];
 
   int count() const { return end - first; }
