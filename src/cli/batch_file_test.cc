@@ -164,7 +164,8 @@ TEST_F(BatchFolder, ALineWithoutAnEndEndsTheRun) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out.jsonl"));
 }
 
-// A rename by the superuser would replace a device; links are handled in the same way.
+// Answers are written through a link into its target. The same code handles devices, but only the
+// superuser could replace a device by a rename, so the test uses a link.
 TEST_F(BatchFolder, AnswersGoThroughALink) {
   std::ofstream(folder_ / "in.jsonl") << "x\n";
   std::ofstream(folder_ / "target").close();

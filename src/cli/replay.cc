@@ -107,7 +107,7 @@ struct EngineReplay {
   std::string why_not_smaller;
 };
 
-// Whether two replays found the same difference; for answers, in the same request.
+// Whether two replays found the same kind of difference, in the same request if it concerns one.
 bool IsSame(const Difference& a, const std::optional<Difference>& b) {
   return b && a.kind == b->kind && a.handle == b->handle;
 }

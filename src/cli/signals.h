@@ -41,16 +41,21 @@ struct EndLimit {
   std::string why;
 };
 
-// Handles SIGINT and SIGTERM. The first one calls `on_first` on its own thread. A further one calls
-// `on_further`, which must not block. If `on_further` returns true, because it cut a wait short,
-// the process continues. Otherwise it ends immediately with 128 + the signal's number, even while
-// `on_first` runs. If the process still exists `limit.time` after the first signal, it ends with 1.
-// A SIGHUP calls `on_hangup` on another thread and does not end the process. SIGHUPs that arrive
-// during the call cause one more call. All threads are created in the constructor, because a system
-// that refuses new ones must not cut a drain short. REQUIRES: BlockSignals(kWatched) was called.
+// The signals that SignalWatcher handles.
 inline constexpr std::initializer_list<int> kWatched = {SIGINT, SIGTERM, SIGHUP,
                                                         // The last signal ends the thread.
                                                         SIGUSR1};
+
+// Calls a function when a signal arrives:
+// - The first SIGINT or SIGTERM: `on_first`, on its own thread. If the process still exists
+//   `limit.time` later, it exits with status 1.
+// - Each further SIGINT or SIGTERM: `on_further`, which must not block. If it returns true,
+//   because it ended a wait early, the process continues. Otherwise the process exits immediately
+//   with status 128 + the signal's number, even while `on_first` runs.
+// - SIGHUP: `on_hangup`, on another thread. SIGHUPs that arrive during a call cause one more call.
+//
+// The constructor creates all threads, because creating one during a drain could fail. REQUIRES:
+// BlockSignals(kWatched) was called.
 class SignalWatcher {
  public:
   explicit SignalWatcher(

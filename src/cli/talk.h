@@ -17,8 +17,9 @@ namespace sluice::cli {
 
 class Talk {
  public:
-  // The clients that may use a server that is started: only this process, at a free port of the
-  // loopback interface; or also other processes, at --host and --port.
+  // Which clients may use a server that Start() starts. kPrivate: only this process; the server
+  // listens on a free port of the loopback interface. kForOthers: also other processes; it listens
+  // at --host and --port.
   enum class Openness { kPrivate, kForOthers };
 
   // Starts a server if a model but no --url is given; otherwise connects to --url. Until this

@@ -41,8 +41,8 @@ class ConstraintCompiler {
   // must not block. kUnavailable if too many specs wait, else the errors of
   // ConstraintEngine::Compile. Equal specs are compiled once.
   void Compile(ConstraintSpec spec, OnCompiled done);
-  // Waits for running compilations. Drops specs that wait, now or later, without calling `done`.
-  // Must not be called from `done`.
+  // Waits for running compilations. Drops the waiting specs, and specs that arrive later, without
+  // calling `done`. Must not be called from `done`.
   void Stop();
 
  private:

@@ -142,7 +142,7 @@ class RandomConstraint {
   std::mt19937 random_;
 };
 
-// SLUICE_RANDOM_CONSTRAINTS: number of texts of each kind; 10,000 for the documented figures.
+// The environment variable SLUICE_RANDOM_CONSTRAINTS is the number of texts of each kind.
 TEST(ConstraintFuzzTest, RandomConstraintsStayWithinTheirLimits) {
   const char* wanted = std::getenv("SLUICE_RANDOM_CONSTRAINTS");
   const int count = wanted != nullptr ? std::atoi(wanted) : 8;

@@ -77,7 +77,8 @@ class ThoughtMatcher final : public TokenMatcher {
       }
       left -= thought_.size();
     } else if (stage_ == Stage::kConstrained) {
-      // Number of tokens since the answer can no longer begin with the mark.
+      // Number of tokens after first_, the tokens with which the answer could still have begun a
+      // mark.
       const size_t after = num_constrained_ - first_.size();
       const size_t constrained = std::min(left, after);
       matcher_->RollBack(static_cast<int>(constrained));

@@ -80,7 +80,7 @@ TEST(DeferredConstraintTest, LeavesAThoughtFreeAndBeginsAfterIt) {
     EXPECT_TRUE(matcher->Advance(token));
   }
   EXPECT_TRUE(matcher->Advance(3));
-  // The end mark spans two tokens; the second token may contain nothing after the mark.
+  // The next token may complete the end mark, but must not contain text after it.
   EXPECT_EQ(MaskOf(*matcher), kThought & ~Bits({5}));
   EXPECT_FALSE(matcher->Advance(5));
   EXPECT_TRUE(matcher->Advance(4));

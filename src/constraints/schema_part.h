@@ -63,10 +63,11 @@ struct Part {
   std::vector<Property> patterns;
   SchemaPieces names;
 
-  // Schemas for items after the prefix, or for properties that are not listed and match no pattern.
+  // Schemas for all other items (those after the prefix), or for all other properties (those that
+  // are not listed and match no pattern).
   SchemaPieces rest;
   bool rest_is_stated = false;  // whether the client has set `rest`
-  // Whether no other items or properties are allowed unless `rest` is stated.
+  // If true and the client has not set `rest`, no other items or properties are allowed.
   bool is_closed_by_default = false;
 
   const Property* FindProperty(std::string_view name) const;

@@ -18,9 +18,9 @@ std::string_view LiteralBeginning(std::string_view pattern);
 
 // Returns an equivalent regex that xgrammar 0.2.8 compiles correctly. xgrammar's automata accept
 // wrong strings in two cases: for an optional group that ends or begins with a repetition
-// ("(x[0-9]+)?" accepts "12"), and for a bounded repetition at the end of an alternative. Both
-// leave an end state that has further edges. Empty groups "()" give each of them its own start and
-// end.
+// ("(x[0-9]+)?" accepts "12"), and for a bounded repetition at the end of an alternative. In
+// both cases the end state has outgoing edges. Empty groups "()" around the group or the repetition
+// give it a separate start state and end state.
 std::string WithOwnEnds(std::string_view pattern);
 
 // Whether the engine could write an invalid JSON string for this pattern: one with an unescaped

@@ -158,7 +158,7 @@ TEST_F(XgrammarEngineTest, MasksAndStepsOfWhiteSpaceAgree) {
         if (advances) matcher->RollBack(1);
       }
       ASSERT_FALSE(allowed.empty());
-      // Mostly white space.
+      // Chooses white space most of the time.
       std::vector<int32_t> spaces;
       for (const int32_t token : allowed) {
         if (token == ' ' || token == '\n' || token >= 256) spaces.push_back(token);

@@ -24,7 +24,8 @@ class LogFatalError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Throws at the end of the statement that fills it, unless that statement throws itself.
+// Collects an error message. The destructor, which runs at the end of the logging statement, throws
+// the message, unless another exception is already leaving that statement.
 class LogFatal {
  public:
   ~LogFatal() noexcept(false) {

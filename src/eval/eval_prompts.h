@@ -31,7 +31,7 @@ std::string CompletionPrompt(const EvalQuestion& question,
                              const std::vector<EvalQuestion>& examples);
 
 // Returns the same as messages of a conversation. `multiturn`: each example is a separate turn;
-// otherwise everything is in a single message of the user.
+// otherwise everything is in a single user message.
 json::Value ChatPrompt(const EvalQuestion& question, const std::vector<EvalQuestion>& examples,
                        bool multiturn);
 

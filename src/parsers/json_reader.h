@@ -52,7 +52,7 @@ class JsonReader final : public ToolReader {
   const JsonFormat* format_;
   State state_;
   std::optional<JsonCall> call_;
-  std::string tail_;       // end of a string in the arguments that may be the end of the call
+  std::string tail_;       // held-back end of an argument string; may turn out to end the call
   std::string held_;       // text from the marker on, until a call begins or can no longer begin
   ParserOutput unclosed_;  // used if format_->closed_only
 };

@@ -58,8 +58,8 @@ const ReasoningParser* FindReasoningParser(std::string_view name);
 Result<const ToolParser*> ToolParserNamed(std::string_view name, std::string_view param);
 Result<const ReasoningParser*> ReasoningParserNamed(std::string_view name, std::string_view param);
 
-// Fails if exactly one of the two parsers reads channels, because they cannot read the same answer
-// then. Either may be null.
+// Fails if only one of the two parsers reads channels: such a pair cannot read the same answer.
+// Either may be null.
 Status CheckParsersAgree(const ToolParser* tools, const ReasoningParser* reasoning);
 
 // Returns the parser that fits a chat template, judged by the marks in it; null if none does.

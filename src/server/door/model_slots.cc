@@ -15,9 +15,9 @@
 namespace sluice {
 namespace {
 
-// Intervals: of a load's checks whether busy models have become idle, and of the keeper's checks
-// whether waiting clients have disconnected.
+// The interval at which a load checks whether busy models have become idle.
 constexpr std::chrono::milliseconds kLookForRoom(20);
+// The interval at which the keeper thread checks whether waiting clients have disconnected.
 constexpr std::chrono::milliseconds kLookForClients(250);
 // Maximum wait until answered requests release a model that is being unloaded.
 constexpr std::chrono::seconds kTimeToLetGo(10);
@@ -374,8 +374,8 @@ std::vector<PlacedModel> ModelSlots::Placed() const {
                       .priority = slot->model.priority,
                       .is_settled = is_settled,
                       .is_busy = is_settled && IsBusy(*slot),
-                      // With this rule, loading takes at most half of the time when models take
-                      // turns.
+                      // A model keeps its place for as long as it took to load. So loading takes
+                      // at most half of the time when models take turns.
                       .had_a_turn = now - slot->loaded_at >= slot->load_time,
                       .last_used = slot->flights->last_change});
   }

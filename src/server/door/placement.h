@@ -39,9 +39,9 @@ struct Placement {
 
 // Decides how to make room for a model. Pinned models are never unloaded, and no model is unloaded
 // without need. Idle models are unloaded before busy ones; within each group, models with a lower
-// priority are first, then the least recently used. If the idle ones are not enough, busy models
-// are closed to requests, if they had a turn and their priority does not exceed that of the model
-// to load.
+// priority are first, then the least recently used. If unloading idle models is not enough, busy
+// models are closed to new requests. This applies only to busy models that had a turn and whose
+// priority does not exceed that of the model to load.
 Placement Place(int64_t budget_bytes, const std::vector<PlacedModel>& placed,
                 const WantedModel& wanted);
 

@@ -561,7 +561,7 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
     EndRecord();
     bool close = false;
     std::function<void()> on_closed,
-        on_writable;  // destroyed without the lock, because it may hold the last writer
+        on_writable;  // destroyed without the lock; may own the last writer
     {
       const MutexLock lock(mutex_);
       exchange_ = 0;

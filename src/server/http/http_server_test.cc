@@ -538,7 +538,7 @@ TEST_F(HttpServerTest, AnswersAllPipelinedRequestsOfAHalfClosedClient) {
   EXPECT_TRUE(Eventually([&] { return server_->num_connections() == 0; }));
 }
 
-// Meanwhile the client reads an interim response.
+// The server checks by sending an interim response.
 TEST_F(HttpServerTest, AsksNowAndThenWhetherAHalfClosedClientIsThere) {
   Start();
   RawClient client(server_->port());

@@ -11,8 +11,8 @@
 namespace sluice {
 
 // Returns the end of `prompt` from its last reasoning mark on, if that mark belongs to the turn
-// that the answer continues; else "". A mark belongs to an earlier turn if an end token follows it,
-// or if both words and an added token that is not part of a mark follow it.
+// that the answer continues; else "". A mark belongs to an earlier turn in two cases: an end token
+// follows it; or words follow it, as well as an added token that is not part of a mark.
 std::string LastThoughtMark(const Prompt& prompt, const ReasoningFormat& format,
                             const Tokenizer& tokenizer, std::span<const int32_t> end_tokens);
 

@@ -20,17 +20,18 @@
 
 namespace sluice {
 
-// When the store is full, complete responses are removed: the oldest of the owner that holds most,
-// by bytes or by number. So responses of an owner that holds less than an equal share are never
-// removed for others. A new response is refused if its owner, even without its other complete
-// responses, would hold more than any owner that has complete responses. Nothing is removed for a
-// refused response.
+// Stores the responses of all owners in limited memory. If a new response does not fit, the owner
+// that holds the most, by bytes or by number, loses its oldest complete response. This is repeated
+// until there is room. The new response counts for its owner. Other owners without complete
+// responses are skipped. If the new response's owner holds the most but has no complete response
+// left, the new response is refused and nothing is removed. So an owner with less than an equal
+// share loses nothing to others.
 //
-// With a file (KeepIn), each change is written before the call returns. So a client that has
-// received an answer can still fetch it after a crash. Events of a stream are not written. Find
-// never waits for the disk. If a write fails (a full disk), the response stays in memory, and a
-// warning is logged at most once a minute. Removals from the file that failed are repeated with the
-// next change.
+// With a file (KeepIn), each change is written before the call returns, so a client can fetch a
+// received answer even after a crash. The events of a stream are not written. Find never waits for
+// the disk. If a write fails, for example because the disk is full, the response stays in memory. A
+// warning is logged at most once a minute. If removing responses from the file fails, the next
+// change tries again.
 //
 // Thread safety: all methods may be called from any thread. Those that change the contents wait for
 // the disk and for each other.
@@ -54,9 +55,9 @@ class ResponseStore {
   bool TakeId(const std::string& id, const std::string& owner);
   void ReleaseId(const std::string& id);
 
-  // Stores a response, which replaces a complete one with the same owner and id. kNoRoom: the
-  // owner's share has no room for it besides the incomplete responses. kTooLarge: no room even in
-  // an empty store. kIdTaken: the existing response is incomplete or belongs to another owner.
+  // Stores a response, which replaces a complete one with the same owner and id. kNoRoom:
+  // refused, as described above. kTooLarge: no room even in an empty store. kIdTaken: the existing
+  // response is incomplete or belongs to another owner.
   enum class Added { kYes, kNoRoom, kTooLarge, kIdTaken };
   Added Add(std::shared_ptr<StoredResponse> response);
   // Updates the entry of `response` after it has grown or ended. Returns false if the store has no
