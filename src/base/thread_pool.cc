@@ -131,9 +131,9 @@ struct ThreadPool::State {
     for (std::thread& worker : workers) worker.join();
   }
 
-  // Keeps the first exception of a section until all threads have finished it: if the exception
-  // left the calling thread's part immediately, the other threads would use data that has been
-  // destroyed.
+  // Keeps the first exception of a section until all threads have finished the section. If the
+  // calling thread threw it immediately, its caller would destroy data that other threads still
+  // use.
   void Call(Erased task_of_section, void* context_of_section, int thread) noexcept {
     try {
       task_of_section(context_of_section, thread);

@@ -20,9 +20,9 @@ struct OptionEffects {
   std::vector<Group> idle;        // options without effect that request nothing
 };
 
-// In these cases, an option that has an effect according to the table still counts as without
-// effect: its needs are not met (Option::needs); none of its keys has an effect (Option::keys);
-// this program does not implement its value.
+// Returns the effects of the given options. An option that has an effect according to the table
+// still counts as without effect if its needs are not met (Option::needs), if none of its keys has
+// an effect (Option::keys), or if this program does not implement its value.
 OptionEffects EffectsOf(const options::Settings& settings);
 
 }  // namespace sluice::cli

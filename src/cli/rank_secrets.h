@@ -1,6 +1,6 @@
 // Secrets for ranks that are processes: API keys, tokens, the secret of the group. Every user of
-// the machine can read a rank's command line, and every process of the same user, and its children,
-// can read its environment. So secrets are not in the command line or the environment: the process
+// the machine can read a rank's command line. All processes of the same user, and the rank's
+// children, can read its environment. So secrets are in neither of these. Instead, the process
 // that starts the ranks keeps them in a memory file that only it holds open. An environment
 // variable contains the file's path, which a rank can open as a process of the same user.
 #pragma once

@@ -45,14 +45,13 @@ void DecodeRow(const PackedMatrix& matrix, int64_t row, float* out);
 void Linear(ThreadPool& pool, const PackedMatrix& w, const Activations& x, float* y,
             int64_t y_stride, const float* bias = nullptr, const RowMaxima& maxima = {});
 
-// If the weights have an input order, the inputs in x are first permuted to that order, which then
-// is the order of the sum over k as well.
-//
-// Linear and GroupedLinear use scratch memory of the calling thread: 512 rows of BF16 activations
-// of the widest matrix (none if all products have few rows), some panels of BF16 weights for each
-// thread of the pool and, if `orders_inputs`, 512 rows of permuted inputs. The memory grows on
-// demand. A thread that reserves it in advance allocates nothing later. `max_rows`: maximum rows of
-// the product with any one matrix.
+// Reserves the scratch memory that Linear and GroupedLinear use in the calling thread. The memory
+// grows on demand, so a thread that reserves it in advance allocates nothing later. It consists of:
+// - 512 rows of BF16 activations of the widest matrix, unless all products have few rows;
+// - some panels of BF16 weights for each thread of the pool;
+// - with `orders_inputs`, 512 rows of permuted inputs: if weights have an input order, the inputs
+//   in x are first permuted to that order, which then is also the order of the sum over k.
+// `max_rows`: maximum rows of the product with any one matrix.
 void ReserveLinearScratch(const ThreadPool& pool, int64_t max_rows, int64_t max_cols,
                           bool orders_inputs = false);
 // Returns the bytes of the scratch memory of Linear and GroupedLinear on a pool of `num_threads`

@@ -60,8 +60,8 @@ class MediaFetcher {
 };
 
 // Returns whether an IPv4 or IPv6 address, in inet_pton's format, is on the public internet. False
-// for addresses of this machine, of private and link-local networks, of test ranges and of
-// multicast groups, for any of these embedded in IPv6, and for invalid addresses.
+// for loopback, private, link-local, test, multicast and reserved addresses, for any of these
+// embedded in an IPv6 address, and for invalid addresses.
 bool IsPublicAddress(const std::string& address);
 
 }  // namespace sluice

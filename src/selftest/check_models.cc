@@ -2,14 +2,16 @@
 // in every layout.
 //
 // The reference is the CPU with F32 activations, and F32 keys and values unless those are FP8. The
-// CPU's own BF16 arithmetic differs from this reference, because it rounds inputs of products, keys
-// and values. A device also rounds results of products, queries and attention weights: at most
-// three roundings for each of the CPU's. Independent errors add up as the root of the sum of
-// squares: sqrt(3) times the CPU's. Over few positions, these figures vary by a factor of up to 2.
-// So the limit of the root mean square error is 2 * sqrt(3) times the CPU's. Steps replayed as
-// graphs must be bit-identical to launched ones. Texts are compared with the CPU's answers:
-// wherever the CPU's most likely token leads by more than six times the device's root mean square
-// error, the device must choose the same token.
+// root mean square error of a device must not exceed 2 * sqrt(3) times the error of the CPU's own
+// BF16 arithmetic. This limit follows from:
+// - The CPU rounds inputs of products, keys and values. A device also rounds results of products,
+//   queries and attention weights: at most three roundings for each rounding of the CPU.
+// - Independent errors add up as the root of the sum of squares: sqrt(3) times the CPU's error.
+// - Over few positions, these figures vary by a factor of up to 2.
+//
+// Steps replayed as graphs must be bit-identical to launched ones. Texts are compared with the
+// CPU's answers: wherever the CPU's most likely token leads by more than six times the device's
+// root mean square error, the device must choose the same token.
 #include <algorithm>
 #include <cmath>
 #include <numeric>

@@ -8,13 +8,17 @@
 namespace sluice::SLUICE_DEVICE_NAMESPACE {
 
 // Layout of one head's keys (or values) of consecutive positions in shared memory, as stored: one
-// row per position, in pieces of 16 bytes; the pieces of eight rows at the same place are in
-// different banks. Operands of products are BF16. With E4M3 they are F16, because one instruction
-// converts two codes to F16; queries are scaled to F16's range by a power of two per row. kDim is
-// the head size. It must fill whole loads and, in a wide tile, fit in registers. Special values: 0:
-// any head size up to 256, in whole steps of 16, with zeros beyond head_dim. kLatentDim: latent
-// vectors of any size up to kLatentDim, each followed by a shared key; values are the first
-// elements of the keys, so there is one tile for both.
+// row per position, in pieces of 16 bytes. The pieces of eight rows at the same place are in
+// different banks.
+//
+// Operands of products are BF16. With E4M3 they are F16, because one instruction converts two codes
+// to F16; queries are scaled to F16's range by a power of two per row.
+//
+// kDim is the head size. It must fill whole loads and, in a wide tile, fit in registers. Special
+// values of kDim:
+// - 0: any head size up to 256, in whole steps of 16, with zeros beyond head_dim.
+// - kLatentDim: latent vectors of any size up to kLatentDim, each followed by a shared key. Values
+//   are the first elements of the keys, so there is one tile for both.
 constexpr int kLatentDim = device::kMostLatentKeyDim;
 
 template <bool kIsE4m3, int kDim>

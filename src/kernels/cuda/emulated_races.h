@@ -2,10 +2,12 @@
 // asynchronous copies of a thread, is a fiber of ThreadSanitizer. These wrappers do nothing in
 // builds without ThreadSanitizer.
 //
-// Accesses of two threads are ordered exactly by what orders them in CUDA: barriers of a block,
-// __syncwarp(), the end of an asynchronous copy for the thread that waited for it, the chain of
-// fence, atomic and fence between blocks, and the begin and end of a launch. Shuffles, votes and
-// tensor core products exchange registers; they do not order memory.
+// As in CUDA, only the following order the accesses of two threads:
+// - the begin and the end of a launch;
+// - barriers of a block, and __syncwarp();
+// - the end of an asynchronous copy, for the thread that waited for it;
+// - between blocks: a fence, then an atomic in each block, then a fence.
+// Shuffles, votes and tensor core products exchange registers; they do not order memory.
 #pragma once
 
 #ifdef SLUICE_EMULATED_RACES

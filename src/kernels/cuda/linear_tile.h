@@ -1,9 +1,9 @@
 // The matrix product of all formats: one kernel template over tiles.
 //
-// A block computes 64 columns of y (rows of W) for up to `kTokens` rows of x. Both pass through
-// shared memory in stages of kStageK of k, as stored, with several stages in progress; codes are
-// converted to BF16 only in registers. W is the 16-row operand of the tensor cores' products and x
-// the 8-column one, so that few rows of x leave little of a tile unused.
+// A block computes 64 columns of y (rows of W) for up to `kTokens` rows of x. Both are copied to
+// shared memory as stored, in stages of kStageK elements of k; several stages are in flight. Codes
+// are converted to BF16 only in registers. In the tensor cores' products, W is the operand of 16
+// rows and x the operand of 8 columns, so that little of a tile is unused if x has few rows.
 //
 // Order of a sum: over the columns of a range of k, unit by unit; then over the ranges, from the
 // first on. It depends only on W's shape and format. So a row's result does not depend on the tile,

@@ -1,6 +1,6 @@
-// Definitions that the AMX files share. Included only by files compiled with the instructions'
-// flags. Everything is in an unnamed namespace, so that the linker cannot use these versions in the
-// rest of the program.
+// Definitions that the AMX files share. Included only by files compiled for AMX. Everything is in
+// an unnamed namespace, so that the linker cannot use functions compiled for AMX in the rest of the
+// program.
 #pragma once
 
 #include <immintrin.h>

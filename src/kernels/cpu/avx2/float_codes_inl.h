@@ -171,10 +171,12 @@ inline bool AreWithin(const float* values, int64_t count) {
   return _mm256_movemask_epi8(within) == -1;
 }
 
-// Multiplies sums by powers of two instead of multiplying elements by scales. Usual scales are from
-// 2^-40 to 2^20, usual inputs are zero or from 2^-60 to 2^24, and usual sums, before a segment, are
-// zero or from 2^-60 to 2^50. Then all sums are multiples of 2^-108. Multiplied by kTimes / scale
-// for any usual scale, they are at least 2^-103 and below 2^120, so they are never subnormal or
+// Multiplies sums by powers of two instead of multiplying elements by scales. Usual magnitudes are:
+// - scales: 2^-40 to 2^20;
+// - inputs: zero, or 2^-60 to 2^24;
+// - sums before a segment: zero, or 2^-60 to 2^50.
+// With usual magnitudes, all sums are multiples of 2^-108. Multiplied by kTimes / scale for any
+// usual scale, nonzero sums are at least 2^-103 and below 2^120, so they are never subnormal or
 // infinite.
 struct Mxfp4Floats : E2M1Floats {
   static constexpr bool kRescales = true;

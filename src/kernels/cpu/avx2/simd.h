@@ -1,8 +1,9 @@
 // The vector operations of the shared kernels (cpu/*_inl.h), for AVX2 with FMA.
 //
-// Included only by files compiled with the instructions' flags. Everything is in an unnamed
-// namespace, and nothing of the standard library is used. Otherwise, the linker might use the copy
-// of an inline function that was compiled here, with these instructions, in the whole program.
+// Included only by files compiled for these instructions. Everything is in an unnamed namespace,
+// and nothing of the standard library is used. Otherwise, the linker might choose a copy of an
+// inline function that contains these instructions, and the whole program would need a CPU that has
+// them.
 #pragma once
 
 #include <immintrin.h>

@@ -5,10 +5,10 @@
 // nearest and flushes subnormal inputs and results to zero. If blocks of inputs have scales, each
 // block is a separate chain, and another chain adds their sums times the scales.
 //
-// Narrow codes are converted to BF16 in registers for few rows, segment by segment in L1 for more
-// rows, and before the product for many rows (linear_unit.cc). For an intermediate number of rows,
-// BF16 weights are also multiplied segment by segment, so that the next segment is fetched from
-// memory during the products.
+// For few rows, narrow codes are converted to BF16 in registers. For more rows, they are converted
+// in L1, segment by segment; for many rows, before the product (linear_unit.cc). For an
+// intermediate number of rows, BF16 weights are also multiplied segment by segment, so that the
+// next segment is fetched from memory during the products.
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512/codes_inl.h"

@@ -1,8 +1,8 @@
 // The vector operations of the shared kernels (cpu/*_inl.h), for Advanced SIMD.
 //
 // Everything is in an unnamed namespace, and nothing of the standard library is used. Otherwise,
-// the linker might use the copy of an inline function from a file that was compiled with more
-// instructions, in the whole program.
+// the linker might choose a copy of an inline function from a file compiled for more instructions,
+// and the whole program would need a CPU that has them.
 #pragma once
 
 #include <arm_neon.h>

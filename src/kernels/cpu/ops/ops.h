@@ -3,8 +3,8 @@
 // operator's functions (kernels/vector_kernel.h).
 //
 // The sources must not use the standard library, nor any header that defines inline functions with
-// external linkage: the linker might use the copy compiled with these instructions in the whole
-// program.
+// external linkage. Otherwise, the linker might choose a copy that contains these instructions, and
+// the whole program would need a CPU that has them.
 #pragma once
 
 #include SLUICE_SIMD  // kernels/cpu/<isa>/simd.h
