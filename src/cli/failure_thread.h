@@ -8,11 +8,11 @@
 
 namespace sluice::cli {
 
-// Calls `act` once, on its own thread, after the first Report. The thread is created in the
-// constructor, so that a system that refuses new threads cannot hide a failure.
+// Calls `act` once, on its own thread, after the first Report. The constructor creates the thread,
+// because creating one after the failure could fail, too.
 //
 // Thread safety: any thread may call Report until the destructor begins. Ownership: after a report,
-// the destructor waits for `act`; nothing is used after that.
+// the destructor waits for `act` to return. So `act` does not run after the destructor.
 class FailureThread {
  public:
   // Throws std::system_error if the system cannot start the thread.

@@ -331,8 +331,8 @@ class NodeDesk {
 
 Result<int> LaunchAsFirst(const options::Settings& settings, const NodeSettings& node) {
   ASSIGN_OR_RETURN(auto others, WaitForNodes(node));
-  // Uses the address at which the other machines have reached this one, and therefore the network
-  // between them.
+  // Uses the address at which the other machines have reached this one, because it belongs to the
+  // network between them.
   const std::string own = LocalAddress(others.begin()->second.socket());
   std::vector<std::string> hosts{fmt::format("{}:{}", own, node.ranks_a_node())};
   for (const auto& [number, link] : others)

@@ -46,7 +46,7 @@ class TileProcessor : public ImageProcessor {
     const int64_t tiles = int64_t{grid.rows} * grid.columns;
     return tiles > 1 ? tiles + 1 : 1;
   }
-  // Returns the values of one tile.
+  // Returns the number of values of one tile.
   size_t TileNumbers() const { return 3 * static_cast<size_t>(settings_.height) * settings_.width; }
   // Calls write(tile) for each tile, row by row, and then, if there are several, for the whole
   // image as a tile.

@@ -41,8 +41,8 @@ AttentionLimits OfSingleTokens(AttentionLimits limits, int64_t slices) {
   return limits;
 }
 
-// Maximum number of partial results per level; a model's last level has room for its maximum
-// instead.
+// Maximum number of partial results per level. The last level of a model has room for the model's
+// maximum instead.
 constexpr std::array<int64_t, 7> kPartialsOfLevels = {0, 32, 128, 512, 1024, 2048, 4096};
 
 struct PlannedTile {

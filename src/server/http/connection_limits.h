@@ -21,7 +21,7 @@ inline constexpr uint64_t kMaxDiscardedBody = uint64_t{1} << 20;
 inline constexpr auto kLinger = std::chrono::seconds(1);
 // Approximate size of an answer's head.
 inline constexpr size_t kHeadRoom = 1024;
-// The interval of probes whether a half-closed client still exists.
+// The interval at which the server probes whether a half-closed client still exists.
 inline constexpr auto kProbeInterval = std::chrono::seconds(1);
 inline constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 // The status that records show for a client that disconnected before any answer.

@@ -13,8 +13,9 @@ namespace sluice {
 
 // HTTP/1.1 (and 1.0 without keep-alive) over TCP or a unix socket, with TLS if the configuration
 // has a certificate. Every connection belongs to one I/O thread. A slow client holds only the
-// memory of its connection: at most max_body_bytes of a request, and what its handler writes beyond
-// ResponseWriter::backlogged(). Thread safety: all methods may be called from any thread.
+// memory of its own connection: at most max_body_bytes of a request, and an answer's unsent data,
+// which handlers limit by ResponseWriter::backlogged(). Thread safety: all methods may be called
+// from any thread.
 class HttpServer {
  public:
   // Called on an I/O thread once an answer was sent or its client has disconnected. Must not block.
