@@ -11,8 +11,8 @@ namespace sluice::emulated_wait {
 // Called between two checks of the awaited value; null: nothing is called.
 inline thread_local const std::function<void()>* between_looks = nullptr;
 
-// A kernel calls this after check number `look` (counted from 0) if the value that it waits for has
-// not arrived. The other device's kernels run on another host thread.
+// A kernel that waits for a value calls this after each unsuccessful check. `look`: number of the
+// check, counted from 0. The other device's kernels run on another host thread.
 inline void Pause(unsigned look) {
   constexpr unsigned kEagerLooks = 64;
   if (between_looks != nullptr) (*between_looks)();

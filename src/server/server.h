@@ -51,7 +51,7 @@ class Server {
   // Answers new requests with 503. Running requests may finish within the engine's grace time; then
   // Run returns 0 (C9 in docs/engine-contract.md).
   virtual void BeginDrain() = 0;
-  // Ends immediately: Run returns or, if it was never called, everything is closed when this
+  // Ends immediately: makes Run return. If Run was never called, closes everything before Stop
   // returns.
   virtual void Stop() = 0;
 };

@@ -105,8 +105,8 @@ class Scanner {
     return p;
   }
 
-  // Returns the end of 's 't 're 've 'm 'll 'd at the apostrophe p, ignoring case (U+017F counts as
-  // s); null if there is none.
+  // Returns the end of the contraction that begins with the apostrophe at p: 's, 't, 're, 've, 'm,
+  // 'll or 'd, ignoring case (U+017F counts as s). Null if there is none.
   const char* Contraction(const char* p) const {
     const ptrdiff_t left = end_ - p;
     if (left < 2) return nullptr;

@@ -123,8 +123,8 @@ class Machine {
     unsigned num_lanes = 0;  // not ended
     unsigned num_arrived = 0;
     uint32_t ready = 0;  // lanes that can run
-    // The current collective operation, and the previous one, because slow lanes may not have read
-    // its results yet.
+    // The number of the current collective operation. The arrays keep the data of this operation
+    // and of the previous one, because slow lanes may not have read the previous results yet.
     uint64_t generation = 0;
     char order[2] = {};  // addresses for races::Acquire and Release, used in alternate generations
     alignas(16) unsigned char inputs[2][kLanes * kMostBytes];

@@ -22,10 +22,10 @@ struct AnswerParsing {
   std::optional<bool> thinking;      // as set by the template's arguments; see ThinkingSwitch()
   bool include_reasoning = true;     // false: reasoning is dropped
   bool first_call_only = false;      // whether calls after the first one are dropped
-  bool constrains_channels = false;  // whether the constraint allows reasoning
-  // Whether a constraint determines the form of the answer. With `holds_thoughts`, it determines
-  // the whole answer, so that there is no reasoning; otherwise everything except reasoning. False
-  // for free text in which only calls are constrained.
+  bool constrains_channels = false;  // whether the constraint also covers reasoning
+  // Whether a constraint determines the form of the answer: with `holds_thoughts` the form of the
+  // whole answer, so that there is no reasoning, otherwise the form of everything except reasoning.
+  // False for free text in which only calls are constrained.
   bool held = false;
   bool holds_thoughts = false;
 
