@@ -39,7 +39,7 @@ struct DecoderAdapters {
 // that the last stage returns.
 class DecoderModel final : public Model {
  public:
-  // `rounding`: the widest rounding of inputs in any layer. `pool`: the threads for its steps.
+  // `rounding`: the largest InputRounding of any layer. `pool`: the threads for its steps.
   // `target`: for a drafting head, see DecoderParts::target.
   static Result<std::unique_ptr<DecoderModel>> Create(
       ModelConfig config, const ModelOptions& options, const RankPlace& place,
@@ -67,7 +67,7 @@ class DecoderModel final : public Model {
   Result<std::unique_ptr<DecoderModel>> ShareWith(const ThreadPool& pool,
                                                   const RankGroups& groups) const;
   const DecoderWeights& weights() const { return *weights_; }
-  // The widest rounding of inputs in any layer.
+  // The largest InputRounding of any layer.
   InputRounding rounding() const { return rounding_; }
   const std::shared_ptr<const DecoderWeights>& shared_weights() const { return weights_; }
 

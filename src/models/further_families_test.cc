@@ -200,8 +200,8 @@ TEST(MimoV2FlashTest, ValuesAndWindows) {
               HasSubstr("num_key_value_heads must be a divisor of half of num_attention_heads 4"));
 }
 
-// The stored residual is not multiplied by the depth's weights; the epsilons of norms compensate
-// for that.
+// Instead of scaling the residual in each sublayer, the program stores it unscaled and enlarges the
+// epsilon of each norm accordingly.
 TEST(BeamTest, EpsilonsGrowWithTheDepth) {
   constexpr const char* kName = "BeamForCausalLM";
   const ModelConfig config = ParsedOf(kName, R"({"num_experts": 16, "sliding_window": 8})");

@@ -72,7 +72,7 @@ std::string TokenizerFile(const std::filesystem::path& folder) {
 
 bool HasChatTemplate(const std::filesystem::path& folder) {
   if (Exists(folder / "chat_template.jinja") || Exists(folder / "chat_template.json")) return true;
-  // The tokenizer's version determines a template.
+  // The chat template follows from the version of tekken.json.
   if (TokenizerFile(folder) == "tekken.json") return true;
   const auto config = ReadJsonObject(folder / "tokenizer_config.json");
   return config && config->Find("chat_template") != nullptr &&

@@ -110,7 +110,7 @@ class KvCache {
   int group(int64_t layer) const { return groups_.places[static_cast<size_t>(layer)].group; }
   int64_t num_groups() const { return groups_.num_groups(); }
   int64_t num_blocks() const { return num_blocks_; }
-  // Returns the distinct arrays.
+  // Returns the arrays of all layers, each once: one entry per KvGroups::Place::slot.
   std::span<const kernels::KvCacheView> slots() const { return slots_; }
 
  private:

@@ -63,7 +63,7 @@ Status CheckBlocks(const DecoderSpec& spec, const ModelOptions& options) {
   return {};
 }
 
-// Returns the widest rounding of inputs in any layer.
+// Returns the largest InputRounding of any layer.
 InputRounding LoadedRounding(const ParameterList& parameters, const ModelOptions& options) {
   InputRounding most = InputRounding::kNone;
   for (const MatrixParameter& matrix : parameters.matrices) {

@@ -322,7 +322,7 @@ TEST(PlanTest, KnowsTheSizeOfAPublishedModel) {
   // 1,235,814,400 parameters, 67,584 of them norms in F32.
   EXPECT_EQ(memory->weight_bytes, 2 * 1'235'814'400ll + 2 * 33 * 2048);
   EXPECT_EQ(memory->kv_bytes_per_block, 16 * 2 * 16 * 8 * 64 * 2);
-  // The model's limit of ten million positions takes no memory.
+  // The workspace is small although max_position_embeddings is ten million.
   EXPECT_LT(memory->workspace_bytes, int64_t{512} << 20);
 }
 
@@ -342,7 +342,7 @@ TEST(PlanTest, KnowsTheSizeOfExperts) {
   // One token uses the shared expert, one other expert, and one row of the embedding.
   EXPECT_EQ(memory->token_weight_bytes,
             memory->weight_bytes - 2 * (202048ll * 5120 + 48 * 15 * int64_t{expert}));
-  // The model's limit of ten million positions takes no memory.
+  // The workspace is small although max_position_embeddings is ten million.
   EXPECT_LT(memory->workspace_bytes, int64_t{2} << 30);
 }
 

@@ -90,7 +90,8 @@ class LoraStep {
 
   // Begins a step. `adapters`: the slot of each slice, or -1.
   void Begin(std::span<const kernels::AttentionSlice> slices, std::span<const int32_t> adapters);
-  // Begins the remainder of a step. `adapters`: the slot of each row, or -1.
+  // For the first pipeline stage: continues a step with the rows that the last stage returns.
+  // `adapters`: the slot of each row, or -1.
   void BeginRows(std::span<const int32_t> adapters);
   // Appends the slot of each of these rows, or -1, to `adapters`.
   void AppendAdaptersOf(std::span<const int32_t> rows, std::vector<int32_t>& adapters) const;

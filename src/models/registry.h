@@ -13,7 +13,9 @@
 
 namespace sluice {
 
-// A field of config.json: its name in older files, and its current name.
+// Two names of a field of config.json, such as "n_embd" and "hidden_size". `other`: the name in the
+// architecture's files; `own`: the name that this program reads. If a file has both, `own` takes
+// precedence.
 struct FieldAlias {
   std::string_view other, own;
 };
@@ -61,7 +63,7 @@ struct ConfigDefaults {
   int64_t rope_head_dim = 0;
   // Whether rope_type "dynamic" may have an `alpha`, which raises the base for all context lengths.
   bool takes_rope_alpha = false;
-  // Older names of fields.
+  // Fields that the architecture names differently.
   std::span<const FieldAlias> aliases = {};
 };
 

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// Reads the layer's weights [num_scores, hidden] from the rows of the language model's head for
-// HeadSpec::tokens. kInvalidData if the checkpoint lacks these rows.
+// Computes the score head's weights [num_scores, hidden] from the rows of HeadSpec::tokens in the
+// language model's output head. kInvalidData if the checkpoint lacks these rows.
 Status ReadTokenScores(const Checkpoint& checkpoint, const DecoderSpec& spec,
                        std::vector<float>& scores);
 

@@ -1,4 +1,4 @@
-// Attention on the CPU: norms, RoPE and temperature of q, k and v, appending to the cache, and
+// Attention on the CPU: norms of q, k and v, RoPE, temperature, appending to the cache, and
 // attention itself.
 #include "kernels/attention.h"
 

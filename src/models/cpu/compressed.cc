@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// Number of entries that are stored together.
+// Maximum number of entries that StoreEntries normalizes and appends to the cache at once.
 constexpr size_t kEntriesAtOnce = 64;
 
 // Returns the number of entries per block that are in use, if a block has several.

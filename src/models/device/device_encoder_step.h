@@ -46,7 +46,7 @@ class DeviceEncoderStep final : public DeviceStepView {
                                   int64_t group) const override;
 
  private:
-  // The work items for layers with one span.
+  // Attention's work items for all layers with the same span.
   struct SpanPlan {
     AttentionSpan span;
     int32_t ahead = device::kSeesAllBehind;

@@ -115,8 +115,8 @@ class DeviceExecutor {
  private:
   friend class DeviceWalk;
 
-  // Finds the operators whose rows products read in packed form. No operator between the two writes
-  // or packs rows.
+  // For each product that reads packed NVFP4 rows, finds the operator that can pack these rows when
+  // it writes them. No operator in between overwrites the rows or packs others.
   void FindPackedRows();
   bool ReadsNvF4(const program::Project& product) const;
 

@@ -153,7 +153,8 @@ TEST(DeviceFaultsTest, AFaultWhileLoadingIsToldAndTheNextLoadWorks) {
   };
   for (const auto format : {ModelOptions::LoadFormat::kAuto, ModelOptions::LoadFormat::kDummy}) {
     for (const int64_t share : {0, 50, 99}) {
-      // Fails in the middle of loading. With random weights, only vectors are copied.
+      // A copy fails after `share` percent of the weights. With random weights (kDummy), only
+      // vectors are copied.
       bool is_hit = false;
       const std::string message = load(format, [&](int64_t done, int64_t total) {
         if (is_hit || done * 100 < total * share) return;

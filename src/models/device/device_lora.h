@@ -41,14 +41,14 @@ class DeviceLoraSlots final : public LoraStore {
   // Waits for a Fill in progress and frees device resources; any later Fill fails.
   void Close();
 
-  // Returns whether the slot's adapter changes the layer or, if it is the first expert's layer, any
-  // expert. REQUIRES: a step uses the slot.
+  // Returns whether the slot's adapter changes the layer. For the first expert's layer: whether it
+  // changes any expert. REQUIRES: a step uses the slot.
   bool Changes(int slot, int layer) const {
     return changes_[static_cast<size_t>(slot) * layout_.layers.size() + static_cast<size_t>(layer)];
   }
-  // Returns the kernel's arguments for the layer (or for all experts, if it is the first expert's
-  // layer): its modules, the strides between adapters and experts, cols and max_rank. The caller
-  // sets the other members.
+  // Returns the kernel's arguments for the layer: its modules, the strides between adapters and
+  // experts, cols and max_rank. The caller sets the other members. The arguments for the first
+  // expert's layer apply to all experts.
   device::AddLoraArgs ArgsOf(int layer) const;
 
  private:

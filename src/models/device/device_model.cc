@@ -178,8 +178,10 @@ Status CheckSpec(const DecoderSpec& spec) {
   return {};
 }
 
-// Refuses models whose ranks would have to exchange more than the residual and the results of a
-// layer: models with per-layer embeddings, or with keys and values that are shared across stages.
+// Refuses models that devices cannot divide among several ranks: models with per-layer embeddings,
+// and models whose recurrent layers have a width per rank that is not a multiple of 8. With
+// pipeline stages, also refuses models with layers that have no attention or that share keys and
+// values.
 Status CheckRanksOf(const DecoderSpec& spec, const RankPlace& place) {
   if (place.is_alone()) return {};
   for (const LayerSpec& layer : ShareOf(spec, place).layers) {

@@ -233,7 +233,7 @@ void DeviceWalk::operator()(const program::ProjectExperts& op) {
 
 void DeviceWalk::operator()(const program::CombineExperts& op) {
   const MoeSpec& spec = Moe(op.moe);
-  // This product adds to the result of the gated MLP.
+  // With op.adds, `sum` already contains the result of the MLP in parallel with the experts.
   kernels_.combine_experts(
       handle_, {.y = At(op.x, 0),
                 .y_type = ElementType::kF32,
@@ -267,8 +267,8 @@ device::PackedRows DeviceWalk::PackedFor(const program::Project& op, int64_t row
   return device::DeviceLinear::PackedIn(executor_.packed_rows_, rows, op.k);
 }
 
-// Measures the layers' weights in rotation, once starting from each layer, so that a layer whose
-// format differs from those before it is also measured.
+// DeviceLinear::Tune measures a product with the weights of several layers, but only of layers of
+// the same kind as the first one. So it is called once with each layer as the first.
 Status DeviceWalk::Tune() {
   // The products at the same place in each layer (with the same input and output buffers), in the
   // order of the first layer.

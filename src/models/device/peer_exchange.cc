@@ -18,8 +18,8 @@ struct Told {
   bool addresses_all;  // whether its kernels can address the memory of all other ranks
 };
 
-// Waits for all ranks without a time limit, because loading may take long, or until the group
-// fails. Throws GroupError.
+// Waits until all ranks have called it. Has no time limit, because loading may take long. Throws
+// GroupError if the group fails.
 void Meet(Communicator& stage) {
   char is_here = 1;
   if (stage.rank() != 0) {

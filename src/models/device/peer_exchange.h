@@ -4,8 +4,8 @@
 // gather. May be captured in graphs.
 //
 // Each rank has two slots for received data in its own memory, and uses them alternately. A rank
-// must have used the data of one exchange before it launches the next: once it has, another rank
-// may launch the exchange after that, which stores into the same slot.
+// must have read the data of exchange i before it launches exchange i + 1. After that launch,
+// another rank may launch exchange i + 2, which stores into the slot of exchange i.
 #pragma once
 
 #include <array>

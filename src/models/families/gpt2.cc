@@ -11,7 +11,8 @@ namespace sluice {
 namespace gpt2 {
 namespace {
 
-// Reads the fields that all these families share. `first`: row of position 0 in the table.
+// Reads the fields that all these families share. `first`: row of position 0 in the table of
+// position embeddings.
 Status ReadCommon(const JsonFields& fields, int64_t first, ModelConfig& config) {
   RETURN_IF_ERROR(RefuseField(fields, "add_cross_attention", "cross-attention"));
   if (config.rope.scaling) {
@@ -148,7 +149,8 @@ Status ReadGptNeo(const JsonFields& fields, ModelConfig& config) {
   return {};
 }
 
-// Sets the module names of OPT and BioGPT, whose tables have two rows before the row of position 0.
+// Reads the common fields of OPT and BioGPT, and sets their module names. Their tables of position
+// embeddings have two rows before the row of position 0.
 Status ReadFairseq(const JsonFields& fields, ModelConfig& config) {
   RETURN_IF_ERROR(ReadCommon(fields, /*first=*/2, config));
   for (LayerSpec& layer : config.spec.layers) {

@@ -55,8 +55,8 @@ Lifetimes LifetimesOf(const Program& program) {
       });
     }
   }
-  // The buffer to which rows move stays in use as long as the buffer from which they were copied
-  // would have.
+  // KeepRows moves rows to another buffer. From then on, that buffer is in use whenever the former
+  // buffer of the rows is.
   for (size_t i = 0; i < num_ops; ++i) {
     const auto* const keep = std::get_if<KeepRows>(&program.ops[i]);
     if (keep == nullptr) continue;

@@ -17,7 +17,7 @@ struct DecoderParts {
   const DecoderSpec& spec;  // spec of the whole model
   const ModelOptions& options;
   RankPlace place = {};
-  // For the CPU: the widest rounding of inputs in any layer, and the number of threads of a step.
+  // For the CPU: the largest InputRounding of any layer, and the number of threads of a step.
   InputRounding rounding = InputRounding::kNone;
   int num_threads = 1;
   const DeviceTarget* device = nullptr;  // null: the program is for the CPU

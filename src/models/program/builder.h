@@ -35,7 +35,7 @@ struct RowsIn {
 
 class Builder {
  public:
-  // `rounding`: the widest rounding of inputs in any layer. `splits_inputs`: result of
+  // `rounding`: the largest InputRounding of any layer. `splits_inputs`: result of
   // DecoderSpec::SplitsInputs. `device`: null for the CPU.
   Builder(const ModelOptions& options, InputRounding rounding, bool splits_inputs,
           const DeviceTarget* device);

@@ -598,10 +598,10 @@ struct CombineExperts {
   BufferId x = kNone;  // F32 [pairs, width]
   BufferId place = kNone, weights = kNone;
   BufferId sum = kNone;  // F32 [rows, width]
-  bool adds = false;     // Used only on devices:
+  bool adds = false;     // whether to add to `sum` instead of overwriting it
   int64_t width = 0;
-  // Used only on devices: gates whose sigmoids multiply the former content of `sum`.
-  BufferId gates = kNone;   // factors of the former content of `sum`, after a sigmoid
+  // Used only on devices:
+  BufferId gates = kNone;   // gates whose sigmoids multiply the former content of `sum`
   BufferId chosen = kNone;  // only with biases
   ExpertsId biased = kNone;
   template <typename Use>

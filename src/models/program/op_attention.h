@@ -12,8 +12,9 @@ namespace sluice::program {
 
 // --- Attention ----------------------------------------------------------------------------------
 
-// Applies norms, RoPE and temperature to q and k in x [rows, q, k, v]. q stays in x. k and v are
-// appended to the cache if the layer has its own keys and values.
+// Applies norms and RoPE to q and k in x [rows, q, k, v], a norm to v if the layer has one, and the
+// temperature to q. q stays in x. k and v are appended to the cache if the layer has its own keys
+// and values.
 struct RopeAppend {
   static constexpr const char* kName = "RopeAppend";
   AttentionId attention = kNone;

@@ -45,7 +45,7 @@ std::string OperandsText(const Program& program, const Op& op) {
   return fmt::format("{} -> {}", fmt::join(read, ", "), fmt::join(written, ", "));
 }
 
-// The parameters of an operator that its operands do not show, as text.
+// Describes the dimensions of an operator, for the table's column "shape".
 struct ShapeText {
   const Program& program;
 
