@@ -45,7 +45,8 @@ class BlockBytes {
 // it.
 class BlockTiers {
  public:
-  // A core copies 64 MiB in about 10 ms, the time of a step with few tokens.
+  // Default of step_bytes. A core copies 64 MiB in about 10 ms, as long as a step with few tokens
+  // takes.
   static constexpr int64_t kStepBytes = int64_t{64} << 20;
   // Maximum number of blocks that are being read ahead from the disk.
   static constexpr int64_t kReadAhead = 32;

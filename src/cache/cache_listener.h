@@ -1,4 +1,4 @@
-// Interface that receives which blocks the prefix cache stores and removes.
+// Interface of listeners that are notified when the prefix cache stores or removes blocks.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Interface that receives which blocks the tiers of the prefix cache store and remove.
+// Interface of listeners that are notified when the prefix cache's tiers store or remove blocks.
 #pragma once
 
 #include <cstdint>

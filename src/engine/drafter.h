@@ -33,9 +33,9 @@ struct DraftSequence {
   std::optional<SamplingParams> params;  // the request's, without logprobs
   DraftAcceptance acceptance;
 
-  // For a head: the target's hidden rows that the head has not computed yet, and the position of
-  // the first of them. Then the number of earlier positions that the head will never compute, and
-  // the salt of the sequence's prefixes.
+  // For a head: the target's hidden rows that the head has not read yet, the position of the first
+  // of them, the number of earlier positions that the head will never compute, and the salt of the
+  // sequence's prefixes.
   std::vector<float> hidden;
   // Used on a device instead of `hidden`: the serial number of each kept row, counted over all
   // sequences.

@@ -110,7 +110,8 @@ class EngineCore {
   // Ends a batch of the listener's events: the changes of the prefix cache since the last call.
   void TellCacheEvents();
 
-  // Checks C1 completely, in time proportional to the number of blocks.
+  // Checks the accounting of blocks completely (rule C1 of docs/engine-contract.md). Takes time
+  // proportional to the number of blocks.
   Status CheckInvariant() const { return scheduler_.CheckInvariant(); }
   const BlockPool& pool() const { return blocks_; }
   const Scheduler& scheduler() const { return scheduler_; }

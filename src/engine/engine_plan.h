@@ -65,7 +65,7 @@ struct EnginePlan {
 
   int64_t weight_bytes = 0;
   int64_t token_weight_bytes = 0;  // as in ModelMemory
-  // activations, logits and sampling; total of all engines, like the cache.
+  // Activations, logits and sampling; total of all engines, like the cache.
   int64_t workspace_bytes = 0;
   // Bytes of the layers after pooling, part of weight_bytes; with a device, they are in host memory
   // and include their workspace.

@@ -30,8 +30,9 @@
 namespace sluice {
 namespace {
 
-// Limit in bytes of the pieces that are being written to the disk, and separately of those being
-// read from it. The numbers of pieces below are allowed even if they are larger.
+// Maximum bytes of the pieces in the disk's write queue, and of the pieces that were requested from
+// the disk and not taken yet. kLeastBlocksOnWay blocks and kLeastSnapshotsOnWay snapshots are
+// always allowed.
 constexpr int64_t kWayBytes = int64_t{64} << 20;
 constexpr int64_t kLeastBlocksOnWay = 16;
 constexpr int64_t kLeastSnapshotsOnWay = 2;
@@ -46,7 +47,8 @@ struct TierShare {
   int64_t ram_bytes = 0;    // per engine
   int64_t disk_bytes = 0;
   int64_t disk_bytes_per_second = 0;
-  // Pieces in the disk's write queue, and pieces that were read from it; 0: no disk.
+  // Maximum number of pieces in the disk's write queue, and of pieces that were requested from the
+  // disk and not taken yet; 0: there is no disk tier.
   int64_t on_way = 0;
 
   int64_t ram_pieces() const { return ram_bytes / ByteBlocks::Padded(piece_bytes); }

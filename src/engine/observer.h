@@ -23,7 +23,7 @@ struct StepStats {
   int64_t held_states = 0;
   int64_t kept_states = 0;
   int64_t total_states = 0;
-  // Counts of this step. Prompt tokens that it computed, excluding those found in the cache:
+  // Counts of this step:
   int64_t prompt_tokens = 0;  // computed, not taken from the cache
   // Computed prompt tokens that no earlier step counted, here or in prefix_hits. So over all steps,
   // each prompt token counts once per sequence, even if the sequence is preempted.

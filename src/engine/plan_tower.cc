@@ -87,7 +87,7 @@ void PlanImages(const ResolvedTower& resolved, EnginePlan& plan) {
   if (plan.pooling) return refuse("the model pools");
   plan.tower = *resolved.spec;
   if (resolved.whole_rows == 0) return;
-  // Adds room for the tokens of decoding sequences.
+  // A step must have room for a whole image and for one token of each decoding sequence.
   SchedulerLimits& step = plan.scheduler;
   const int64_t least = step.max_num_seqs + resolved.whole_rows;
   if (step.max_num_batched_tokens < least) {

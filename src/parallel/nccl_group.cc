@@ -20,8 +20,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// For each rank, how often it has enqueued all work of a step. Shared by the ranks, which are
-// threads of one process.
+// For each rank, the number of steps whose work it has enqueued completely. Shared by the ranks,
+// which are threads of one process.
 struct SentWork {
   explicit SentWork(int size) : counts(static_cast<size_t>(size)) {}
   std::vector<std::atomic<int64_t>> counts;

@@ -235,7 +235,7 @@ double KvCacheBytesOf(const LaunchFacts& facts, const Accelerator& one,
   const double share = fraction.value_or(kDefaultFraction);
   if (facts.launch.dialect == options::Dialect::kTrtllm)
     return KvCacheBytes(*facts.stored, accelerator, share);
-  // The memory that the operating system uses may be part of the unused share.
+  // The share of the memory that the launch does not use includes the operating system's memory.
   const auto memory = static_cast<double>(accelerator.memory_bytes);
   const double left =
       std::max(memory * (1 - share) - static_cast<double>(accelerator.system_bytes), 0.0);

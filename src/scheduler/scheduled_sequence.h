@@ -96,7 +96,7 @@ struct ScheduledSequence : FollowerHook {
   // flight fill with the states after the first `tokens` tokens.
   struct Snapshot {
     int64_t tokens = 0;
-    bool is_passing = false;
+    bool is_passing = false;  // whether it is temporary (PrefixIndex::SetState)
     HeldState state;
   };
   HeldState held_state;
@@ -105,7 +105,7 @@ struct ScheduledSequence : FollowerHook {
   // last, and the number of tokens after the first row.
   std::vector<HeldState> proposed_states;
   int64_t proposed_from = 0;
-  BlockId passing_block = kNoBlock;  // the last block that has a passing snapshot of this sequence
+  BlockId passing_block = kNoBlock;  // the block of this sequence's last passing snapshot
   // Lengths of prefixes, in whole blocks but counted in tokens, that are shared with other
   // sequences. Snapshots are taken there.
   std::vector<int64_t> shared_prefixes;

@@ -94,7 +94,8 @@ void Scheduler::PlanProposedStates() {
   }
 }
 
-// Makes the states at the last block border inside the accepted draft tokens the passing snapshot.
+// Keeps the states at the last block border inside the accepted draft tokens as the passing
+// snapshot.
 void Scheduler::KeepPassed(ScheduledSequence& sequence) {
   const int64_t border = sequence.num_computed / limits_.block_size * limits_.block_size;
   const int64_t place = border - sequence.proposed_from;

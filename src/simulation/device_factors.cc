@@ -30,8 +30,8 @@ constexpr DeviceFactors kFactors[] = {
     {"B200", 0.09, kBlackwell,
      "InferenceMAX 2025-10-29, vLLM, Llama 3.1 70B FP8 and NVFP4, 72 rows"},
     {"GB200", 0.2, kBlackwell, "those of B200"},
-    // Measured: 2.7 tok/s with FP8 weights, 4.0 to 4.2 with NVFP4. All other limits would allow 3.9
-    // and 6.7 tok/s.
+    // Measured: 2.7 tok/s with FP8 weights, 4.0 to 4.2 with NVFP4. Reading the weights at the data
+    // sheet's bandwidth would allow 3.9 and 6.7 tok/s.
     {"GB10", 0.25, WithWeights(kHopper, 1.5),
      "those of H200; weights by LMSYS's review of DGX Spark (2025-10) and "
      "NVIDIA/dgx-spark-playbooks issue 79 (2026)"},

@@ -28,7 +28,7 @@ enum class StepPart : uint8_t {
   kLayers,     // number of layers: launches and small kernels
   kSteps,      // 1 per step: the host's work
   kSequences,  // number of sequences in the step: drawing and sending a token
-  kLinkBytes,  // bytes exchanged between the devices of a layer, at the data sheet's rate
+  kLinkBytes,  // bytes exchanged by devices that share layers, at the data sheet's rate
   kLinkWaits,  // number of exchanges
   kRequest,    // 1 per request, before its first step: HTTP, chat template, tokenization
 };

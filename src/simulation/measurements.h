@@ -38,8 +38,8 @@ struct Measurement {
 // spread, concurrency, requests, statistic (mean or median), ttft_ms, tpot_ms. kInvalidData names
 // the line.
 Result<std::vector<Measurement>> ReadMeasurements(const std::filesystem::path& file);
-// Reads a result of `bench serve --save-result`. Model and ranks are parameters because a result
-// does not contain them. kInvalidData names a missing figure.
+// Reads a result of `bench serve --save-result` from the file `place`. The caller sets set, device,
+// model and tensor_size, which a result does not contain. kInvalidData names a missing figure.
 Result<Measurement> MeasurementOf(const json::Value& result, std::string_view place);
 
 // A measurement, and everything that its simulation needs.

@@ -8,7 +8,7 @@ namespace sluice {
 namespace {
 
 constexpr double kWeight = 0.2;  // weight of a new measurement in an average
-// prior: the cost of one more row, as a fraction of a step's time.
+// Prior: the cost of one more row, as a fraction of a step's time.
 constexpr double kRowShare = 0.02;
 // Upper limit of that fraction; a longer step had to wait for something else.
 constexpr double kMostShare = 8;
