@@ -161,10 +161,10 @@ class Engine {
   // Returns the number of accepted requests that have not finished.
   virtual int64_t num_unfinished() const = 0;
 
-  // Begins a drain (C9 of the contract): Submit returns kUnavailable after this call, except if
-  // Request::was_accepted. Running requests may finish within LoopLimits::drain_seconds. After
-  // that, the rest are aborted and nothing is accepted. Returns immediately; num_unfinished() falls
-  // to 0.
+  // Begins a drain (C9 of docs/engine-contract.md): Submit returns kUnavailable after this call,
+  // except if Request::was_accepted. Running requests may finish within LoopLimits::drain_seconds.
+  // After that, the rest are aborted and nothing is accepted. Returns immediately; num_unfinished()
+  // falls to 0.
   virtual void BeginShutdown() = 0;
 
   // Removes all blocks that no sequence uses from the prefix cache. Returns false if sequences used

@@ -276,7 +276,7 @@ struct MlpSpec {
 };
 
 struct MoeSpec {
-  // name, appended to the layer's name: "mlp.gate", "feed_forward.router".
+  // Name, appended to the layer's name: "mlp.gate", "feed_forward.router".
   std::string router_module;
   std::string experts_module;  // name, appended to the layer's name: "mlp.experts"
   // Names of the modules of each expert, appended to the expert's name. If gate_projection is

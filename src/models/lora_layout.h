@@ -62,7 +62,7 @@ struct LoraReplaceable {
     kVector,  // a bias, a norm, or score weights: [rows] or [rows / width, width]
   };
   Kind kind = Kind::kMatrix;
-  // name of the tensor
+  // Name of the tensor.
   std::string tensor;
   int64_t rows = 0, cols = 1;
   // Whether slots have room for the tensor. For a matrix: its bytes in each slot of this rank.

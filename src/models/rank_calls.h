@@ -56,9 +56,10 @@ class RankCalls {
   std::vector<std::byte> scratch_;  // scratch memory of a rank other than 0
 };
 
-// Returns access to the caches of all ranks, for rank 0. `shares`: bytes of blocks and of states,
-// by rank. `is_speaking`: a mutex that is held during exchanges with the other ranks; may be null.
-// Ownership: owns `own` and refers to the other arguments.
+// Returns access to the caches of all ranks, for rank 0. `block_shares` and `state_shares`: bytes
+// of a block and of a slot of states in each rank's cache. `is_speaking`: a mutex that is held
+// during exchanges with the other ranks; may be null. Ownership: owns `own` and refers to the other
+// arguments.
 std::unique_ptr<CacheBytes> MakeJointCacheBytes(RankCalls& calls, StepChannel& channel,
                                                 std::unique_ptr<CacheBytes> own,
                                                 std::vector<int64_t> block_shares,

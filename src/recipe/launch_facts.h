@@ -24,7 +24,7 @@ struct OptionFact {
 struct LaunchFacts {
   RecipeLaunch launch;
   std::string model;             // without a trailing slash; "" if not given
-  bool is_options_file = false;  // whether it is an options file without a launch command
+  bool is_options_file = false;  // whether `launch` was made up to check an options file
   // nullopt if the command line is wrong. In that case `errors` has a message for each wrong
   // option.
   std::optional<options::Settings> settings;

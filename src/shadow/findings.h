@@ -57,7 +57,7 @@ class Findings {
   json::Value Json() const;
   // Returns an HTML page without scripts and external resources.
   std::string Page() const;
-  // for example "judged 500: equal 490, tie 10; not judged 3; dropped 0"
+  // Returns, for example, "judged 500: equal 490, tie 10; not judged 3; dropped 0".
   std::string Line() const;
   int64_t count(Verdict verdict) const;
 

@@ -16,7 +16,7 @@ class DraftCosts {
   // `cost_ratio`: time of a pass divided by the time of a step, used until both are measured.
   explicit DraftCosts(double cost_ratio) : cost_ratio_(cost_ratio) {}
 
-  // Records the time of a step without draft tokens.
+  // Records the time of a step without prompt tokens, with `num_proposed` draft tokens in total.
   void LearnStep(int64_t num_sequences, int64_t num_proposed, double seconds);
   // Records the time of a pass that proposed a token for each of `num_sequences`. Ignores the first
   // pass: it touches memory for the first time and may take ten times as long.

@@ -41,7 +41,7 @@ int64_t DeviceEncoderStep::MaxBytes(const EncoderSpec& spec, const ModelOptions&
   take(std::min(options.max_logit_rows, options.max_rows), sizeof(int32_t));
   take(limits.max_rows, sizeof(int64_t));  // slots
   take(limits.max_slices, sizeof(device::AttentionSliceInfo));
-  // block tables; in each, all blocks except the last are full
+  // Block tables. In each, all blocks except the last are full.
   take(limits.max_rows / options.block_size + limits.max_slices, sizeof(int32_t));
   for (int plan = 0; plan < (HasWindows(spec) ? 2 : 1); ++plan)
     take(device::MaxAttentionItems(limits), sizeof(device::AttentionItem));

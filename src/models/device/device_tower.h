@@ -39,7 +39,6 @@ class DeviceTower {
                                         const TowerSizes& sizes, const DeviceInfo& device);
 
   // Takes from the pool the memory that Plan has computed. `checkpoint`: null for random weights.
-  // `weights`: the tower's parameters; the caller has filled those in `front`.
   static Result<std::unique_ptr<DeviceTower>> Load(Device& device, DevicePool& pool,
                                                    DeviceStream& stream, ThreadPool& threads,
                                                    const Checkpoint* checkpoint,

@@ -36,8 +36,9 @@ Status ReadFactors(const JsonFields& fields, const char* name, std::span<float> 
   return {};
 }
 
-// Reads the factors on attention's input and on keys. They are applied to the scores and the
-// results instead. Source: transformers' FalconH1DecoderLayer and FalconH1Attention.
+// Reads the factors of attention's input, output and keys. The scores and the output are multiplied
+// by their products, which has the same effect. Source: transformers' FalconH1DecoderLayer and
+// FalconH1Attention.
 Status ReadAttentionFactors(const JsonFields& fields, const ModelConfig& config,
                             AttentionSpec& attention) {
   ASSIGN_OR_RETURN(const float in, ReadFactor(fields, "attention_in_multiplier"));

@@ -1,5 +1,5 @@
 // An image tower: computes the rows that represent processed images in a decoder. It runs on the
-// CPU or, if the decoder is on a single device, on that device.
+// CPU. If the decoder is on a single device, the tower's layers may run on that device.
 #pragma once
 
 #include <cstdint>
