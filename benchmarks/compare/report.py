@@ -14,9 +14,9 @@ PAGE = """# Speed on a CPU compared with other engines
 The tables show tokens per second. Each column is a workload. Each figure is the median of up to {rounds}
 rounds; in a round, the engines ran each workload one after another. The model has the shape
 `benchmarks/{shape}` and random weights. Prefill is the speed of one prompt with the
-stated number of tokens. Decode is the total speed of the stated number of streams, with prompts of
-{decode_prompt} tokens and answers of {tokens} tokens, measured from the time when the last stream has its first
-token. The best value of each workload and format is bold.
+stated number of tokens. Decode is the total speed of the stated number of streams. Their
+prompts have {decode_prompt} tokens and their answers {tokens}. The measurement begins when the last stream has
+received its first token. The best value of each workload and format is bold.
 
 {machines}
 {others}## How to repeat the measurement

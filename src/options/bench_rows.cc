@@ -93,8 +93,8 @@ void AddBodyRows(std::vector<Option>& table) {
   rows.Integer("bench-logprobs", "", "Request the logprobs of this many tokens at each position.",
                {.flag = "logprobs", .range = {0, 1000}});
   rows.Number("bench-temperature", "",
-              "Temperature of every request; default: the server's own default, and 0 under the "
-              "name trtllm-serve.",
+              "Temperature of every request. Default: the server's own default; under the name "
+              "trtllm-serve: 0.",
               {.flag = "temperature"});
   rows.Number("bench-top-p", "", "top_p of every request; default: the server's own default.",
               {.flag = "top-p"});

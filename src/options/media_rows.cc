@@ -20,8 +20,8 @@ void AddMediaRows(std::vector<Option>& table) {
               "at most a quarter of --request-memory-bytes; 0: no cache.",
               {.range = {0, 1e6}});
   rows.Text("allowed-local-media-path", "",
-            "Folder whose images requests may name as file:///PATH; symbolic links to other "
-            "folders are refused. Default: none.",
+            "Folder with images that requests may refer to as file:///PATH; symbolic links to "
+            "other folders are refused. Default: none.",
             {.value = ValueKind::kFolder});
   rows.List("allowed-media-domains", "",
             "Hosts from which the server may fetch images by http(s) URL; *: every host with a "

@@ -49,8 +49,8 @@ void AddSimulationRows(std::vector<Option>& table) {
            "The measured device, or a .yaml file that describes it. It provides the memory, "
            "bandwidths and rates, and the factors that the measurements do not determine.");
   fit.Text("fit-model", "",
-           "Folder of the model (config.json) that was measured by bench serve; not needed for "
-           "tables, which name the model.",
+           "Folder of the model (config.json) that was measured by bench serve. Not needed for "
+           "FILE.csv, which contains the name of the model.",
            {.flag = "model", .value = ValueKind::kFolder});
   fit.Integer("fit-tensor-parallel-size", "1", "Tensor parallel size of the measured server.",
               {.flag = "tensor-parallel-size", .range = {1, 256}});
