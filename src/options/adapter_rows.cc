@@ -13,7 +13,7 @@ void AddAdapterRows(std::vector<Option>& table) {
   rows.Integer("max-loras", "1",
                "Number of adapters that one step may use. On a CPU, a step may use all adapters in "
                "memory: the maximum of this option, --max-cpu-loras and the number of "
-               "--lora-modules. On a device with --max-cpu-loras, the number is this option.",
+               "--lora-modules. On a device, --max-cpu-loras does not increase the number.",
                {.range = {1, 4096}, .needs = "enable-lora"});
   rows.Integer("max-cpu-loras", "",
                "Number of adapters in memory; other adapters are read from their files again when "

@@ -51,7 +51,7 @@ void AddTrafficRows(std::vector<Option>& table) {
   Rows rows(table, "Load", kLoad);
   rows.Integer(
       "bench-num-prompts", "1000",
-      "Number of requests. In a sweep: per step; default: five times the step's concurrency.",
+      "Number of requests. In a sweep: requests per step, by default five times its concurrency.",
       {.flag = "num-prompts", .range = {1, 1e8}, .aliases = "--num-prompt"});
   rows.Number("request-rate", "inf",
               "Requests per second; inf sends all requests at the same time.",

@@ -15,8 +15,8 @@ void AddServeRows(std::vector<Option>& table) {
             "Maximum size of the files of --record; the oldest files are removed.",
             {.range = {1048576, 1e15}, .needs = "record"});
   rows.Choice("record-privacy", "none", "none|hashes",
-              "What --record omits. hashes: bodies, prompts and answers; only their lengths and "
-              "keyed hashes of blocks of 16 tokens are recorded. A recording with hashes can be "
+              "What --record omits. hashes: request bodies, prompts and answers are replaced by "
+              "their lengths and keyed hashes of blocks of 16 tokens. Such a recording can be "
               "sent to a server as load, but its steps cannot be computed again.",
               {.needs = "record"});
   rows.Text("receipts", "",

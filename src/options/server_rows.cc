@@ -67,8 +67,8 @@ void AddHttpRows(std::vector<Option>& table) {
       {.range = {65536, 1e13}});
   rows.Text(
       "response-store", "",
-      "Folder for a file that also contains the stored responses, so that they survive a restart; "
-      "its size is at most --response-store-bytes. Each server needs its own folder.",
+      "Folder of a file to which responses are also written, so that they survive a restart. The "
+      "file's size is at most --response-store-bytes. Each server needs its own folder.",
       {.value = ValueKind::kFolder});
   rows.Integer("limit-requests-per-minute", "0",
                "Maximum number of requests per minute of each client (API key, else address); "
@@ -311,7 +311,7 @@ void AddLogRows(std::vector<Option>& table) {
             {.commands = kServe | kRunBatch});
   rows.Text(
       "config", "",
-      "YAML file with options. Its keys are option names, with dashes or underscores, and model.",
+      "YAML file with options. Its keys are \"model\" and option names with dashes or underscores.",
       {.commands = kAllCommands, .trtllm = "--extra_llm_api_options", .value = ValueKind::kFile});
   rows.Flag(
       "fail-on-environ-validation",

@@ -42,7 +42,8 @@ void AddShadowRows(std::vector<Option>& table) {
                {.flag = "workers", .range = {1, 256}});
   rows.Number(
       "shadow-patience", "60",
-      "Seconds after SIGTERM or SIGINT to finish forwarded requests and waiting comparisons.",
+      "Seconds after SIGTERM or SIGINT in which forwarded requests and waiting comparisons may "
+      "finish.",
       {.flag = "shutdown-timeout", .range = {0, 86400}});
 }
 
