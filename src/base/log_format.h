@@ -37,7 +37,7 @@ struct LogField {
 std::string FormatLogLine(LogLevel level, std::string_view component, std::string_view message,
                           std::span<const LogField> fields = {});
 
-// Logs a line at every log level. For lines that scripts wait for.
+// Logs a line regardless of the log level. For lines that scripts wait for.
 void LogAlways(std::string_view component, std::string_view message);
 
 }  // namespace sluice

@@ -14,8 +14,8 @@ void PrepareProcessMemory();
 // released. Call periodically. Thread safety: any thread.
 bool RefillMemoryReserve();
 
-// Returns free memory that the allocator caches to the system; takes milliseconds. Thread safety:
-// any thread.
+// Returns to the system the free memory that the allocator caches. Takes milliseconds. Thread
+// safety: any thread.
 void ReturnFreeMemory();
 
 }  // namespace sluice

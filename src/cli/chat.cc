@@ -28,8 +28,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Size limit of an image; higher than a server's default limit.
-
 struct ChatCommand {
   std::string_view name;
   std::string_view arguments;

@@ -33,7 +33,7 @@ bool HasSixDecimals(double x) {
   return std::abs(x) < kMostWhole / kDecimals && std::round(x * kDecimals) / kDecimals == x;
 }
 
-// Writes 1.0 as 1 and leaves other values unchanged.
+// Replaces whole doubles with integers (1.0 with 1), also inside arrays and objects.
 Value PlainNumbers(const Value& value) {
   if (value.is_double() && value.as_double() == std::floor(value.as_double()) &&
       std::abs(value.as_double()) < kMostWhole)

@@ -42,8 +42,8 @@ class XgrammarConstraint final : public Constraint {
   const WorkLimits step_;
 };
 
-// Limit of white space in the schemas of structural tags. In structural tags the grammar counts the
-// white space, which takes longer the higher the limit is.
+// Maximum number of consecutive white-space characters in the JSON of structural tags. Less than
+// kMaxWhitespace, because in structural tags the grammar counts them, at a cost per character.
 constexpr int kMaxTagWhitespace = 16;
 
 // Returns the structural tag with a limit of white space in its schemas.

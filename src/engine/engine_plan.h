@@ -35,7 +35,7 @@ struct EnginePlan {
   EngineConfig config;
   std::optional<PoolingConfig> pooling;
 
-  ElementType dtype = ElementType::kBF16;    // of products: BF16 or F32
+  ElementType dtype = ElementType::kBF16;    // inputs of matrix products: BF16 or F32
   ElementType kv_type = ElementType::kBF16;  // type of the cache: BF16, F16, F32 or F8_E4M3
   int num_threads = 1;                       // of all ranks together
   RankPlan ranks;

@@ -178,7 +178,7 @@ class FakeModel final : public Model {
   std::atomic<int64_t> num_drawn{0};
   std::chrono::microseconds delay{0};
   std::atomic<bool> hang{false};
-  std::atomic<bool> lost{false};  // if true, every step throws as well
+  std::atomic<bool> lost{false};  // if true, CheckAlive fails and every step throws
   // Steps beyond this number wait until the number is raised. So commands that are sent meanwhile
   // reach the engine while it has work.
   std::atomic<int64_t> allowed_steps{std::numeric_limits<int64_t>::max()};

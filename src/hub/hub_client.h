@@ -66,7 +66,7 @@ class HubClient {
                               const std::string& name);
   // Returns the token if `url` is the hub's own; "" for other URLs.
   std::string TokenFor(std::string_view url) const;
-  // Returns the error for a hub that refuses `what` ("model a/b").
+  // Returns the error for a response that refuses `what`, such as "model a/b".
   Error Refused(const std::string& id, const std::string& revision, const HttpOutcome& outcome,
                 std::string_view what);
 

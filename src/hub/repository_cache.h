@@ -58,7 +58,7 @@ class RepositoryCache {
 // Returns the id for a cache folder: "org/name" for "models--org--name"; "" for other names.
 std::string IdOfCacheFolder(std::string_view name);
 
-// Returns kUnavailable with the system's message for `path`, and advice if it cannot be written.
+// Returns "cannot <what> <path>: <reason>": kUnavailable, kUnsupported or kResourceExhausted.
 tl::unexpected<Error> CacheError(std::string_view what, const std::filesystem::path& path,
                                  int error_number);
 

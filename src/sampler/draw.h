@@ -46,9 +46,9 @@ bool NeedsWeights(const SamplingParams& params);
 // Does not sort all tokens: weights are summed into buckets of nearly equal logits, and only the
 // bucket at the edge is sorted. All sums are exact or have a fixed order, so a device that sums in
 // another order draws the same token (SampleRowsArgs in kernels/cuda/device_kernels.h). `maxima`:
-// the maximum of each block of logits (kernels/block_maxima.h), with which blocks that the cuts
-// remove are skipped; empty: unknown. They do not change the result. REQUIRES: no NaN; `largest` is
-// the largest logit and finite; temperature > 0.
+// the maximum of each block of logits (kernels/block_maxima.h), used to skip blocks that the cuts
+// remove; empty: unknown. The result does not depend on it. REQUIRES: no NaN; `largest` is the
+// largest logit and finite; temperature > 0.
 int32_t DrawToken(std::span<const float> logits, float largest, const SamplingParams& params,
                   double uniform, DrawScratch& scratch, std::span<const float> maxima = {});
 

@@ -61,8 +61,8 @@ struct Ending {
   int64_t min_tokens = 0;  // end tokens are not chosen before this many tokens
 };
 
-// Judges a greedy answer. A departure beyond `epsilon` is kReal unless JudgeNumbers changes the
-// verdict.
+// Judges a greedy answer: kEqual without a Departure, kTie if no gap() exceeds `epsilon`, else
+// kReal, which Comparer::JudgeNumbers may change to kSampling.
 Judgement JudgeGreedy(const Scores& ours, const Scores& reference, const Ending& ending,
                       double epsilon);
 

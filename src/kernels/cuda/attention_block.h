@@ -565,7 +565,7 @@ class AttentionBlock {
   // if the item has no such position), and its row within the block.
   int next_table_place_, next_row_in_block_;
   int32_t next_block_;
-  int32_t copied_row_;  // if kValuesOverwriteKeys: the array row that this lane copied last
+  int32_t copied_row_;  // if kValuesOverwriteKeys: the row of the cache that this lane copied last
   int kv_head_;
   // First and last position that a row sees; no positions if there is no row.
   int first_seen_[2], last_seen_[2];

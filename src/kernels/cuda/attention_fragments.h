@@ -209,8 +209,8 @@ struct KvTile {
     }
   }
 
-  // Returns pair `half` (0 or 1) of this lane's four results of row r and step `step`: two
-  // consecutive columns. The return value is the first column.
+  // Sets `first` and `second` to pair `half` (0 or 1) of this lane's four results of row r and step
+  // `step`, which belong to consecutive columns. Returns the first column.
   __device__ int Neighbours(float& first, float& second, const float (&d)[2][4], int r, int step,
                             int half) const {
     const int t = static_cast<int>(threadIdx.x) % 4;

@@ -12,8 +12,8 @@ namespace sluice {
 
 // The rows of images in a step.
 struct DeviceImageRows {
-  const int32_t* rows = nullptr;    // indices of rows of the step
-  const int32_t* places = nullptr;  // indices of their values
+  const int32_t* rows = nullptr;    // index of each image row in the step
+  const int32_t* places = nullptr;  // slots of their values: StoredImageRow::place
   int64_t count = 0;
 };
 

@@ -195,7 +195,7 @@ void DecoderBuilder::GateShared(size_t index) {
 void DecoderBuilder::LatentExperts(size_t index, bool adds) {
   const int64_t width = share_.layers[index].moe->latent->width;
   const MoeWeights& weights = weights_.layers[index].moe;
-  // In models with experts, these layers read F32, even if inputs are rounded later.
+  // On the CPU, linear layers of models with experts read F32 (DecoderSpec::SplitsInputs).
   for (const LinearWeights* one : {&weights.latent_down, &weights.latent_up})
     CHECK(to_.is_device() || to_.InputType(one->inputs) == ElementType::kF32);
   RowsIn rows = Normed();

@@ -38,7 +38,7 @@ class DecoderBuilder {
 
   // --- around the sublayers ---
 
-  // Writes the norm to `normed` in the type that `reader` reads (null: only a router reads it).
+  // Emits a norm that writes `normed` in the type that `reader` reads; without a reader, in F32.
   Norm& EmitNorm(const std::vector<float>& weight, bool exists, bool adds,
                  const LinearWeights* reader, const RowsIn& normed);
   // Like EmitNorm, for the model's kind of norm. `type`: type of the output, if `reader` does not

@@ -77,7 +77,7 @@ struct TowerSpec {
   std::vector<int64_t> patch_shape;  // shape of the weights, [hidden, ...]
   bool patch_bias = false;
   std::string patch_norm = {};  // RMS norm before positions are added; "": none
-  int64_t merge = 1;            // patches per side of a merged row
+  int64_t merge = 1;            // merge x merge patches become one merged row
   int64_t side = 0;             // patches per side of an image of fixed size; 0: any size
   // Number of patches by which an image may exceed TowerOptions::most_patches, because the
   // processor limits the number of patches before it pads the image to whole merged patches. A
