@@ -132,5 +132,5 @@ def test_a_stranger_knows_after_ten_lines():
     head = "\n".join(README.splitlines()[:13])
     for words in ("serves large language models", "For whom", "What works today", "What does not", "unproven"):
         assert words in head, words
-    assert README.index("unproven") < README.index("## Beside its peers") and README.index("## Try it") < 1500
+    assert README.index("unproven") < README.index("## Comparison with other servers") and README.index("## Try it") < 1500
     assert re.search(r"sluice run [A-Z]\w+/[\w.-]+", README), "a published model"
