@@ -118,7 +118,6 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   }
 
   // --- For writers, called on any thread
-  // ------------------------------------------------------------------------------------
 
   // Queues bytes to be sent; `body_bytes` of them belong to the body. Ignored unless `exchange` is
   // the current one.
