@@ -168,7 +168,7 @@ TEST_F(CheckpointTest, ANumberedSetNeedsNoIndexIfComplete) {
   AddFile("model-00002-of-00002.safetensors", {{"a", "U8", {1}, "2"}});
   EXPECT_THAT(Failure(), HasSubstr("'a' is in both"));
   AddFile("model-00001-of-00003.safetensors", {{"a", "U8", {1}, "1"}});
-  EXPECT_THAT(Failure(), HasSubstr("side by side"));
+  EXPECT_THAT(Failure(), HasSubstr("that selects one"));
 }
 
 TEST_F(CheckpointTest, AFolderWithoutWeightsSaysWhatIsExpected) {

@@ -66,7 +66,7 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
                 attention.head_dim = 512;
                 attention.rotary_dim = 24;
               }),
-              HasSubstr("rope on a part of wide heads that is no multiple of 16"));
+              HasSubstr("partial rope on wide heads whose rotated part is not a multiple of 16"));
   EXPECT_EQ(of_attention([](AttentionSpec& attention) { attention.soft_cap = 50; }), "");
   EXPECT_THAT(of_attention([](AttentionSpec& attention) {
                 attention.soft_cap = 50;
@@ -80,9 +80,9 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
       of_attention([](AttentionSpec& attention) { attention.qk_norm = QkNorm::kLayerBeforeRope; }),
       HasSubstr("layer norms of heads"));
   EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.qkv_limit = 8; }),
-              HasSubstr("limits of q, k and v"));
+              HasSubstr("clamped q, k and v"));
   EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.narrow_value_dim = 16; }),
-              HasSubstr("values of another width than keys"));
+              HasSubstr("values whose width differs from the keys'"));
   EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.output_norm = "norm"; }),
               HasSubstr("norms within sublayers"));
   EXPECT_THAT(of_attention([](AttentionSpec& attention) {
@@ -92,22 +92,22 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
   EXPECT_THAT(of_attention([](AttentionSpec& attention) { attention.block_indexer.emplace(); }),
               HasSubstr("attention to chosen blocks of positions"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.positions.module = "positions"; }),
-              HasSubstr("learnt embeddings of positions"));
+              HasSubstr("learned positions"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.final_norm_eps_factor = 2; }),
               HasSubstr("norms with separate epsilons"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.norm.kind = NormSpec::Kind::kLayer; }),
               HasSubstr("layer norms"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) { spec.head_bias = true; }),
-              HasSubstr("a bias of the language model's head"));
+              HasSubstr("a bias of the output head"));
   EXPECT_THAT(refusal([](DecoderSpec& spec) {
                 spec.placeholders = {7, -1};
               }),
-              HasSubstr("tokens that stand for parts of images"));
+              HasSubstr("placeholder tokens for parts of images"));
   const auto of_layer = [&](const std::function<void(LayerSpec&)>& change) {
     return refusal([&](DecoderSpec& spec) { change(spec.layers.back()); });
   };
   EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.is_parallel = true; }),
-              HasSubstr("attention and MLP side by side"));
+              HasSubstr("attention and MLP in parallel"));
   EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.gain = 1.5F; }), HasSubstr("a gain"));
   EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.up_offset = 1; }), HasSubstr("an offset"));
   EXPECT_THAT(of_layer([](LayerSpec& layer) { layer.mlp.gate_projection = ""; }),
@@ -132,9 +132,9 @@ TEST(DeviceModelTest, WhatHasNoKernelIsRefusedByName) {
               HasSubstr("biases of experts"));
   EXPECT_THAT(
       of_experts([](LayerSpec& layer) { layer.moe->score = kernels::RouterScore::kSparseMixer; }),
-      HasSubstr("a choice of experts by sparsemixer"));
+      HasSubstr("expert routing by sparsemixer"));
   EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->num_groups = 33; }),
-              HasSubstr("a choice of experts in more than 32 groups"));
+              HasSubstr("expert routing with more than 32 groups"));
   EXPECT_THAT(of_experts([](LayerSpec& layer) { layer.moe->soft_cap = 2; }),
               HasSubstr("a soft cap of the router's logits"));
   EXPECT_THAT(of_experts([](LayerSpec& layer) {
@@ -161,7 +161,7 @@ TEST(DeviceModelTest, IndexersThatNoKernelTakesAreRefused) {
   };
   EXPECT_EQ(refusal([](IndexerSpec& /*indexer*/) {}), "");
   EXPECT_THAT(refusal([](IndexerSpec& indexer) { indexer.head_dim = 258; }),
-              HasSubstr("an indexer's heads of more than 256 numbers"));
+              HasSubstr("indexer heads of more than 256 numbers"));
   EXPECT_THAT(refusal([](IndexerSpec& indexer) { indexer.top_k = INT32_MAX / 8; }),
               HasSubstr("lower --max-num-batched-tokens"));
 }

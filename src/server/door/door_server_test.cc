@@ -140,7 +140,7 @@ TEST_F(DoorTest, ModelsThatAreNotNamedByATextAreToldSo) {
   EXPECT_EQ(wrong.status, 400);
   EXPECT_THAT(wrong.body, HasSubstr("expected the name of a model, a text"));
   EXPECT_THAT(AskDoor("POST", "/v1/completions", R"({"prompt":"a"})").body,
-              HasSubstr("names none; it has a, b, c"));
+              HasSubstr("names no model; the models are a, b, c"));
 }
 
 TEST_F(DoorTest, AFailureIsToldUntilItIsTriedAgain) {
