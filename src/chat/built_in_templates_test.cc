@@ -78,6 +78,18 @@ TEST(BuiltInTemplates, CallsWithBrokenArguments) {
   }
 }
 
+TEST(BuiltInTemplates, LongConversationsStayWithinTheLimits) {
+  std::string messages = "[";
+  for (int i = 0; i < 10'000; ++i)
+    messages += R"({"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, )";
+  messages += R"({"role": "user", "content": "c"}])";
+  for (const char* mode : {"deepseek_v32", "deepseek_v4"}) {
+    const auto prompt = Render(Compiled(mode), messages);
+    ASSERT_TRUE(prompt.has_value()) << mode << ": " << prompt.error().message;
+    EXPECT_GT(prompt->size(), size_t{200'000});
+  }
+}
+
 TEST(BuiltInTemplates, RefusesMessagesWithoutAPlace) {
   const std::string result = R"([{"role": "user", "content": "Hi"}, {"role": "tool",
       "tool_call_id": "c", "content": "r"}])";
