@@ -306,21 +306,29 @@ TEST(DiskTier, LackOfMemoryCostsABlockAlone) {
   static thread_local std::optional<WorkBudget> budget;  // of the tier's thread
   const Folder folder;
   const auto memory = Memory(256);
-  const auto disk = OpenDisk(OptionsIn(folder));
+  DiskTier::Options options = OptionsIn(folder);
+  options.max_bytes = 1 << 24;  // room for all blocks
+  const auto disk = OpenDisk(options);
+  const auto changes = std::make_shared<TierChanges>();
   const auto count = [&] { return disk->counts().written + disk->counts().dropped; };
   int number = 0;
-  for (int64_t limit = 0; limit < 8192; limit += 64) {
+  for (int64_t limit = 0; limit < 12288; limit += 64) {
     // After the first block, `limit` bytes can be allocated for the second one.
     const WorkLimits limits = {.cpu_seconds = 1e9, .bytes = limit};
     disk->Write(Name(number), WithEnd(BytesOf(*memory, 1), [limits] { budget.emplace(limits); }));
-    WaitFor([&] { return count() == static_cast<uint64_t>(number + 1); });
-    disk->Write(Name(number + 1), WithEnd(BytesOf(*memory, 1), [] { budget.reset(); }));
+    disk->Write(Name(number + 1), WithEnd(BytesOf(*memory, 1), [] { budget.reset(); }), changes);
+    // A copy of this list needs more memory than the write itself.
+    for (int i = 0; i < 256; ++i) disk->Tell(Name(number + 1), changes);
     WaitFor([&] { return count() == static_cast<uint64_t>(number + 2); });
+    changes->Take();
     number += 2;
     ASSERT_TRUE(disk->counts().writes) << limit << " bytes";
   }
   EXPECT_GT(disk->counts().dropped, 0u);
   EXPECT_GT(disk->counts().written, static_cast<uint64_t>(number / 2));
+  uint64_t known = 0;
+  for (int i = 0; i < number; ++i) known += disk->Has(Name(i)) ? 1 : 0;
+  EXPECT_EQ(known, disk->counts().written);
   // What the tier does not know of is not in its folder, either.
   uint64_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(FileOf(folder, 0).parent_path()))

@@ -477,16 +477,24 @@ void DiskTier::WriteNext(MutexLock& lock) {
   }
   if (generation != generation_) {
     // The block was dropped meanwhile; remove its file.
-    if (written) doomed_.push_back(path);
+    try {
+      if (written) doomed_.push_back(path);
+    } catch (...) {
+      ::unlink(path.c_str());
+      throw;
+    }
     return;
   }
   // kInvalidData: something else occupies the path of this file; other files can still be written.
   const bool is_blocked = !written && written.error().code == ErrorCode::kInvalidData;
   if (!written && !is_blocked) return EndWrites(written.error().message);
   Files made;
+  std::vector<std::weak_ptr<TierChanges>> told;
   if (written) {
     try {
+      told = job.told;
       made.push_back({job.name, bytes, {}});
+      // Last: until files_ has the element, an exception would leave an iterator to nothing.
       places_.emplace(job.name, made.begin());
     } catch (...) {
       ::unlink(path.c_str());  // the block is dropped, so nothing would account for its file
@@ -496,7 +504,6 @@ void DiskTier::WriteNext(MutexLock& lock) {
   written_.NotifyAll();
   queued_.erase(job.name);
   // Meanwhile Write() may have dropped the entry from the queue, and Tell() may have added entries.
-  std::vector<std::weak_ptr<TierChanges>> told = job.told;
   if (!writes_.empty() && writes_.front().name == job.name) {
     told = std::move(writes_.front().told);
     writes_.pop_front();
