@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -272,17 +273,22 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
   };
   std::vector<std::thread> threads;
   threads.reserve(static_cast<size_t>(workers));
+  std::optional<std::string> refusal;
   try {
     for (int i = 0; i < workers; ++i) threads.push_back(StartThread("batch", work));
-  } catch (const std::exception& refused) {
-    if (threads.empty()) {
-      return Fail(ErrorCode::kResourceExhausted,
-                  fmt::format("no thread for requests can be started: {}", refused.what()));
-    }
-    LOG_WARNING("batch", "only {} of {} threads for requests can be started: {}", threads.size(),
-                workers, refused.what());
+  } catch (...) {
+    refusal = CaughtMessage();
+  }
+  if (threads.empty()) {
+    return Fail(ErrorCode::kResourceExhausted,
+                fmt::format("no thread for requests can be started: {}", refusal.value_or("")));
   }
   for (std::thread& thread : threads) thread.join();
+  // Only now: if memory for the message runs out while threads run, the program ends.
+  if (refusal) {
+    LOG_WARNING("batch", "only {} of {} threads for requests can be started: {}", threads.size(),
+                workers, *refusal);
+  }
 
   errno = 0;
   const bool written = out.good();
@@ -308,8 +314,8 @@ Result<BatchTotals> RunBatchFile(const std::string& input, const std::string& ou
   if (lines.unread() != 0) {
     return Fail(
         ErrorCode::kResourceExhausted,
-        fmt::format("--input-file {}: memory ran out while line {} was read; what was answered is "
-                    "in {}",
+        fmt::format("--input-file {}: memory ran out while line {} was read; the answers so far "
+                    "are in {}",
                     input, lines.unread(), unfinished),
         "input-file");
   }
