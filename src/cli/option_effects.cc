@@ -108,9 +108,7 @@ void AddOption(const Settings& settings, const Assignment& given, OptionEffects&
       return add_idle(reason, asks());
     }
     case Effect::kRefused:  // this value is accepted, others are refused
-      if (options::IsForeign(option) ||
-          (!option.acting.empty() && !Has(option.acting, given.words[0])))
-        return add_idle(std::string(option.reason), asks());
+      if (options::IsIdle(option, given.words)) return add_idle(std::string(option.reason), asks());
       break;
     case Effect::kActs: break;
   }

@@ -228,4 +228,11 @@ bool IsForeign(const Option& option) {
                              [&](const Option& row) { return row.name == option.name; });
 }
 
+bool IsIdle(const Option& option, const std::vector<std::string>& words) {
+  if (IsForeign(option)) return true;
+  if (option.acting.empty()) return false;
+  const std::vector<std::string_view> acting = Split(option.acting, '|');
+  return std::ranges::find(acting, words[0]) == acting.end();
+}
+
 }  // namespace sluice::options

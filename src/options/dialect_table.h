@@ -66,4 +66,8 @@ const DialectTable& Dialects();
 // Returns whether the option is in Dialects(). No value of such an option has an effect.
 bool IsForeign(const Option& option);
 
+// Returns whether `words`, an accepted value of the option, have no effect: the option is foreign,
+// or the value is not among Option::acting.
+bool IsIdle(const Option& option, const std::vector<std::string>& words);
+
 }  // namespace sluice::options

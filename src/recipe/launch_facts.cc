@@ -69,11 +69,10 @@ std::string Given(const options::Assignment& assignment) {
 OptionFact Explain(const options::Settings& settings, const options::Assignment& assignment,
                    const IdleFinder& find_idle) {
   const options::Option& option = *assignment.option;
-  // An option of kind kRefused is refused only for some values, and this value was accepted. The
-  // option has an effect, unless it belongs to another program.
+  // An option of kind kRefused is refused only for some values, and this value was accepted.
   Effect effect = option.effect;
   if (effect == Effect::kRefused)
-    effect = options::IsForeign(option) ? Effect::kNoEffect : Effect::kActs;
+    effect = options::IsIdle(option, assignment.words) ? Effect::kNoEffect : Effect::kActs;
   if (effect == Effect::kActs && find_idle) {
     if (std::string reason = find_idle(settings, option); !reason.empty())
       return {Given(assignment), std::string(EffectName(Effect::kNoEffect)), std::move(reason)};

@@ -325,6 +325,17 @@ TEST(Lint, WhatDoesNotActIsNotSaidToAct) {
   }
 }
 
+// Some accepted values of an option have no effect.
+TEST(Lint, AValueThatDoesNotActIsNotSaidToAct) {
+  const auto effect = [](const std::string& mode) -> std::string {
+    const RecipeReport report = Lint("x.sh", "vllm serve a/b --tokenizer-mode " + mode);
+    if (report.launches.size() != 1 || report.launches[0].options.size() != 1) return "not found";
+    return report.launches[0].options[0].effect;
+  };
+  EXPECT_EQ(effect("mistral"), "no effect");
+  EXPECT_EQ(effect("deepseek_v4"), "acts");
+}
+
 TEST(Lint, ConfigFilesThatTheRecipeShows) {
   const RecipeReport report =
       Lint("r.md",
