@@ -66,7 +66,6 @@ class Connection : public HttpConnection, public std::enable_shared_from_this<Co
   ~Connection() override { --core_->num_connections; }
 
   // --- On the I/O thread
-  // ---------------------------------------------------------------------------------------------
 
   void Start() override {
     error_code ignored;
@@ -650,17 +649,17 @@ class Writer : public ResponseWriter {
   ~Writer() override {
     if (complete_) return;
     try {
-      if (started_) {
-        connection_->Abort(exchange_);
-        return;
-      }
       HttpResponse response;
       response.status = 500;
       response.body =
           R"({"error":{"message":"The request was dropped.","type":"InternalServerError","param":null,"code":500}})";
-      Send(std::move(response));
+      Send(std::move(response));  // cuts off a stream that has begun
     } catch (...) {
-      // Nothing can be sent. The client waits until its own timeout or the server's end.
+      try {
+        connection_->Abort(exchange_);  // so that the client does not wait
+      } catch (...) {
+        // Then it waits until its own timeout or the server's end.
+      }
     }
   }
 
