@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <optional>
 
+#include <fmt/format.h>
+
 #include "base/file.h"
+#include "base/list_folder.h"
 #include "base/model_file.h"
 #include "chat/built_in_templates.h"
 
@@ -14,6 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{16} << 20;
+constexpr const char* kOthersFolder = "additional_chat_templates";
 
 // A value that contains these characters is a template, not a file name.
 bool LooksLikeTemplate(const std::string& text) {
@@ -60,10 +64,13 @@ Result<Sources> ReadFolder(const fs::path& folder) {
   if (own) sources.emplace_back("default", *std::move(own));
   std::error_code error;
   std::vector<fs::path> others;
-  for (fs::directory_iterator it(folder / "additional_chat_templates", error), end;
-       !error && it != end; it.increment(error)) {
-    if (it->path().extension() == ".jinja")
-      others.push_back(it->path().parent_path().filename() / it->path().filename());
+  for (const fs::path& path : ListFolder(folder / kOthersFolder, error)) {
+    if (path.extension() == ".jinja") others.push_back(fs::path(kOthersFolder) / path.filename());
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return Fail(ErrorCode::kInvalidData,
+                fmt::format("{}: the folder cannot be listed: {}",
+                            (folder / kOthersFolder).string(), error.message()));
   }
   std::sort(others.begin(), others.end());
   for (const fs::path& path : others) {

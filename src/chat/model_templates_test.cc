@@ -101,6 +101,15 @@ TEST_F(ModelTemplatesTest, ATemplateThatLinksOutOfTheFolderIsRefused) {
   fs::remove(secret);
 }
 
+TEST_F(ModelTemplatesTest, AFolderThatCannotBeListedIsAnError) {
+  Write("additional_chat_templates", "a file");
+  const auto templates = ModelTemplates::Load(folder_, {}, "");
+  ASSERT_FALSE(templates);
+  EXPECT_NE(templates.error().message.find("additional_chat_templates: the folder cannot be"),
+            std::string::npos)
+      << templates.error().message;
+}
+
 TEST_F(ModelTemplatesTest, NamedTemplates) {
   const json::Value config =
       json::Parse(

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/list_folder.h"
 
 namespace sluice {
 namespace {
@@ -83,9 +84,8 @@ bool IsPresent(const std::filesystem::path& path) {
 std::vector<std::string> NamesIn(const std::filesystem::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (IsPresent(entry->path())) names.push_back(entry->path().filename().string());
+  for (const std::filesystem::path& path : ListFolder(folder, error)) {
+    if (IsPresent(path)) names.push_back(path.filename().string());
   }
   return names;
 }
