@@ -53,6 +53,8 @@ std::string KeyOf(const std::filesystem::path& folder, const ModelOptions& optio
       static_cast<int>(options.activation_format), static_cast<int>(options.load_format),
       options.dummy_seed, options.allow_nonfinite);
   for (const std::string& file : files) key += file;
+  // Without all of its files, the folder's path must tell it from others.
+  if (error) key += folder.string();
   return key;
 }
 
