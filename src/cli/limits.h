@@ -24,6 +24,8 @@ struct MachineLimits {
 MachineLimits MeasureLimits(int num_threads);
 
 // The floating-point operations of a model, counted operator by operator (models/program/cost.h).
+// Does not count the scores by which an indexer chooses positions, nor attention to compressed
+// entries (CompressedSpec), only to the window of tokens.
 struct ModelWork {
   // Attention of all layers that see the same positions.
   struct Attention {
