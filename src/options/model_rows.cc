@@ -49,7 +49,7 @@ void AddModelRows(std::vector<Option>& table) {
                .words = "auto|hf|slow|fast|mistral|deepseek_v32|deepseek_v4",
                .acting = "deepseek_v32|deepseek_v4",
                .effect = Effect::kRefused,
-               .reason = "there is one tokenizer; it reads tokenizer.json"});
+               .reason = "this program has a single tokenizer, which reads tokenizer.json"});
   rows.Json("hf-overrides", "",
             "Values that replace those of config.json. Only keys that do not change the shapes of "
             "weights are allowed: rope_scaling (rope_parameters), rope_theta, "

@@ -150,8 +150,8 @@ class RoundingScheme : public QuantizationScheme {
         linear.matrix.cols % format.group_size != 0) {
       const TensorInfo& info = *linear.tensors.front()->info;
       return Fail(ErrorCode::kUnsupported,
-                  fmt::format("tensor '{}' has {} inputs, which is not a multiple of the groups of "
-                              "{} of {}; load it as fp8 or int8",
+                  fmt::format("tensor '{}' has {} inputs, which is not a multiple of the group "
+                              "size {} of {}; load it as fp8 or int8",
                               info.name, linear.matrix.cols, format.group_size, rounding->name),
                   info.name);
     }
