@@ -129,7 +129,7 @@ def fail_each_with(shim, folder, name, thread, call, most):
     assert want.code == 0 and None not in want.found.values(), want
     count = switch.count()
     assert count, "no call on a thread of this name"
-    tried = range(1, count + 1, max(1, count // most))
+    tried = range(1, count + 1, -(-count // most))
     noticed = sum(check(outcome(nth), want, "%s: %s %d of %d on %s" % (name, call, nth, count, thread)) for nth in tried)
     assert not check(outcome(NEVER), want, name)
     print("%s: %d of %d calls of %s on %s failed, %d runs noticed it" % (name, len(tried), count, call, thread, noticed))
