@@ -108,11 +108,6 @@ void AddModelRows(std::vector<Option>& table) {
               "format in the checkpoint.",
               {.commands = kEngineArguments | kDiff | kVerify | kShadow});
   rows.Choice(
-      "head-format", "auto", "auto|fp8|int8|mxfp4",
-      "Format to which the language model's head is rounded while loading; a tied embedding is "
-      "rounded, too. A step reads the whole head, even for few sequences. auto: the stored format.",
-      {.commands = kEngineArguments | kDiff | kVerify | kShadow});
-  rows.Choice(
       "activation-format", "auto", "auto|bf16|checkpoint",
       "Format to which the inputs of quantized products are rounded: bf16, or the "
       "checkpoint's own. auto: bf16 on a CPU, which is more accurate and as fast; on a "
