@@ -26,7 +26,8 @@ LinearArgs ExpertProduct(const GroupedLinearArgs& args, int64_t expert, int64_t 
 bool IsWorthTakingApart(DeviceLinear& linear, const GroupedLinearArgs& args) {
   const int64_t mean = args.linear.m / args.num_experts;
   if (mean < kManyExpertRows || linear.library().empty()) return false;
-  return linear.Choose(ExpertProduct(args, 0, 0, mean)) != LinearWay::kOwn;
+  const LinearWay way = linear.Choose(ExpertProduct(args, 0, 0, mean));
+  return way != LinearWay::kOwn && way != LinearWay::kGroups;
 }
 
 void RunExperts(DeviceLinear& linear, DeviceStream& stream, const GroupedLinearArgs& args,

@@ -1,6 +1,8 @@
 #include "kernels/cuda/expert_products.h"
 
+#include <algorithm>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -21,6 +23,18 @@ using checks::TestInputs;
 using checks::TestWeights;
 using checks::WeightFormat;
 using checks::WeightFormats;
+
+// Seconds that our own kernels take on the fake library's clock.
+constexpr double kTileSeconds = 1, kWarpgroupSeconds = 1e-9;
+double* own_clock;
+void TilesByClock(const StreamHandle& stream, const LinearArgs& args) {
+  emulated::LaunchLinear(stream, args);
+  static_cast<EmulatedQueue*>(stream.native)->Enqueue([] { *own_clock += kTileSeconds; });
+}
+void WarpgroupsByClock(const StreamHandle& stream, const LinearArgs& args) {
+  emulated::LaunchLinearGroups(stream, args);
+  static_cast<EmulatedQueue*>(stream.native)->Enqueue([] { *own_clock += kWarpgroupSeconds; });
+}
 
 class ExpertProductsTest : public ::testing::Test {
  protected:
@@ -108,6 +122,28 @@ TEST_F(ExpertProductsTest, AreTakenApartWithManyRowsAndALibrary) {
   EXPECT_FALSE(is_worth({100, 0}));
   Open(/*with_library=*/false);
   EXPECT_FALSE(is_worth({150, 0}));
+}
+
+// Our own products of warpgroups do not justify copying the row counts to the host.
+TEST_F(ExpertProductsTest, AreNotTakenApartForWarpgroups) {
+  own_clock = &fake_.seconds;
+  kernels_.linear = TilesByClock;
+  kernels_.linear_groups = WarpgroupsByClock;
+  Open(/*with_library=*/true);
+  CaseMemory memory(*device_);
+  constexpr int64_t kN = 48, kK = 64, kRows = 80, kScratch = 4 << 20;
+  const auto format = std::find_if(
+      WeightFormats().begin(), WeightFormats().end(),
+      [](const WeightFormat& other) { return std::string_view(other.name) == "fp8 x fp8"; });
+  ASSERT_NE(format, WeightFormats().end());
+  Experts experts(memory, *format, {2 * kRows, 0}, kN, kK, kScratch);
+  experts.args.linear.y = ProductOutput(memory, ElementType::kF32, 2 * kRows, kN, kN).data();
+  EXPECT_TRUE(IsWorthTakingApart(*linear_, experts.args)) << "before a measurement";
+  const LinearArgs product = ExpertProduct(experts.args, 0, 0, kRows);
+  const Status tuned = linear_->Tune(device_->stream(), product);
+  ASSERT_TRUE(tuned.has_value()) << tuned.error().message;
+  ASSERT_EQ(NameOf(linear_->Choose(product)), NameOf(LinearWay::kGroups));
+  EXPECT_FALSE(IsWorthTakingApart(*linear_, experts.args));
 }
 
 }  // namespace
