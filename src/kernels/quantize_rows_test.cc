@@ -211,6 +211,34 @@ TEST_P(RoundRowsTest, NotANumberStaysVisible) {
   EXPECT_TRUE(std::isnan(scale));
 }
 
+TEST_P(RoundRowsTest, NaNOrInfinityMakesAnMxfp4GroupNaN) {
+  ThreadPool pool(1);
+  const ActivationFormat format{.kind = Kind::kMxfp4, .group_size = 32};
+  for (const uint32_t bits :
+       {0x7FC00000u, 0xFFC00000u, 0x7FFFFFFFu, 0xFFFFFFFFu, 0x7F800000u, 0xFF800000u}) {
+    for (const size_t place : {0u, 13u, 31u}) {
+      std::vector<float> x(64, -1.0f), out(64);
+      x[place] = std::bit_cast<float>(bits);
+      RoundRows(pool, format, 1,
+                {.data = x.data(), .type = ElementType::kF32, .rows = 1, .cols = 64, .stride = 64},
+                out.data());
+      for (size_t i = 0; i < 32; ++i) EXPECT_TRUE(std::isnan(out[i])) << i << ", " << bits;
+      for (size_t i = 32; i < 64; ++i) EXPECT_EQ(out[i], -1.0f) << i << ", " << bits;
+    }
+  }
+}
+
+TEST_P(RoundRowsTest, LargeNumbersOfAnMxfp4GroupSaturate) {
+  ThreadPool pool(1);
+  std::vector<float> x(32, 0x1p127f), out(32);
+  x[5] = -std::numeric_limits<float>::max();
+  RoundRows(pool, {.kind = Kind::kMxfp4, .group_size = 32}, 1,
+            {.data = x.data(), .type = ElementType::kF32, .rows = 1, .cols = 32, .stride = 32},
+            out.data());
+  EXPECT_EQ(out[5], -0x1.8p127f);
+  EXPECT_EQ(out[6], 0x1p127f);
+}
+
 INSTANTIATE_KERNEL_TEST(RoundRowsTest);
 
 }  // namespace

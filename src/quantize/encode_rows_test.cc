@@ -1,6 +1,7 @@
 #include "tensor/encode_rows.h"
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -138,6 +139,17 @@ TEST(EncodeRowsTest, LeastSquaresIsNeverWorse) {
     const double best =
         RelativeError(w, Encode(target, w, 64, 256, GroupScales::kLeastSquares).values);
     EXPECT_LT(best, 0.995 * usual) << target;
+  }
+}
+
+TEST(EncodeRowsTest, InfinityMakesAnMxfp4GroupNaN) {
+  for (const GroupScales group_scales : {GroupScales::kAmax, GroupScales::kLeastSquares}) {
+    std::vector<float> w(64, 1.0f);
+    w[7] = -std::numeric_limits<float>::infinity();
+    const auto encoded = Encode("quark-mxfp4", w, 1, 64, group_scales);
+    EXPECT_EQ(encoded.scales[0], std::byte{0xFF});
+    for (size_t i = 0; i < 32; ++i) EXPECT_TRUE(std::isnan(encoded.values[i])) << i;
+    for (size_t i = 32; i < 64; ++i) EXPECT_EQ(encoded.values[i], 1) << i;
   }
 }
 

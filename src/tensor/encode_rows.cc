@@ -76,7 +76,8 @@ uint8_t EncodeBestGroup(const Encoding& encoding, GroupScales group_scales, cons
   const int usual =
       powers ? PowerOfTwoScale(amax) : ToFloat8E4M3(amax / (kFloat4Max * second_scale)).bits;
   double least = EncodeGroup(w, count, value_of(usual), encoding.keeps_negative_zero, codes);
-  if (group_scales == GroupScales::kAmax || amax == 0) return static_cast<uint8_t>(usual);
+  const bool is_nan = powers && usual == 0xFF;  // no scale has a smaller error
+  if (group_scales == GroupScales::kAmax || amax == 0 || is_nan) return static_cast<uint8_t>(usual);
   // Tries scales from half of the usual one up to the next larger one.
   const int first = powers ? usual - 1 : usual - 8;
   const int last = usual + 1;

@@ -25,10 +25,13 @@ inline float PowerOfTwoToFloat(uint8_t byte) {
 
 // Returns the E8M0 scale of a group of E2M1 numbers: the largest magnitude `amax`, rounded to a
 // power of two (up from a mantissa of 1.75), divided by 4. This is the rule "even" of Quark, which
-// vLLM emulates.
+// vLLM emulates. The result is at most 252, so that 6 times the scale is finite; larger numbers
+// saturate. 0xFF, which is NaN, if `amax` is infinite or NaN. REQUIRES: the sign of `amax` is +.
 inline uint8_t PowerOfTwoScale(float amax) {
-  const uint32_t power = (std::bit_cast<uint32_t>(amax) + 0x00200000u) & 0x7F800000u;
-  return static_cast<uint8_t>(std::max(static_cast<int>(power >> 23) - 2, 0));
+  const uint32_t bits = std::bit_cast<uint32_t>(amax);
+  if (bits >= 0x7F800000u) return 0xFF;
+  const uint32_t power = std::min((bits + 0x00200000u) >> 23, 254u);
+  return static_cast<uint8_t>(std::max(static_cast<int>(power) - 2, 0));
 }
 
 }  // namespace sluice

@@ -32,9 +32,10 @@ enum class RowScale : uint8_t {
   // for a library that multiplies codes. REQUIRES: rows of whole groups.
   kNvF4,
   // MXFP4: for each group of 32 consecutive elements, s = 2^(PowerOfTwoScale(amax) - 127)
-  // (tensor/float4.h). The value E2M1(x / s) * s is written; BF16 can represent it exactly. There
-  // are no scales of rows. So every product can read such rows, and pack_mxf4 converts them to
-  // E2M1 codes for kernels that multiply codes. REQUIRES: rows of whole groups.
+  // (tensor/float4.h). The value E2M1(x / s) * s is written; BF16 can represent it exactly. NaN or
+  // infinity makes the whole group NaN. There are no scales of rows. So every product can read such
+  // rows, and pack_mxf4 converts them to E2M1 codes for kernels that multiply codes. REQUIRES: rows
+  // of whole groups.
   kMxF4,
 };
 

@@ -3,7 +3,8 @@
 // packs rows in memory.
 //
 // A group's scale need not be stored with the rounded numbers: the same rule finds it again, since
-// the largest rounded number is 4 or 6 times the scale (or less, if the scale is the smallest one).
+// the largest rounded number is 4 or 6 times the scale (or less, if the scale is the smallest one),
+// or NaN if the scale is.
 #pragma once
 
 #include "kernels/cuda/device_code.h"
@@ -17,7 +18,8 @@ constexpr int kMxF4Pieces = device::kMxF4Group / kHalfGroup;  // pieces of 8 num
 // Returns the E8M0 scale of a group, given the bits of its largest magnitude: PowerOfTwoScale of
 // tensor/float4.h, the rule "even" of Quark.
 __device__ __forceinline__ uint32_t MxF4Scale(uint32_t largest_bits) {
-  const uint32_t power = (largest_bits + 0x00200000u) >> 23 & 0xFFu;
+  if (largest_bits >= 0x7F800000u) return 0xFF;  // infinity or NaN
+  const uint32_t power = min((largest_bits + 0x00200000u) >> 23, 254u);
   return power > 2 ? power - 2 : 0;
 }
 
@@ -29,7 +31,8 @@ __device__ __forceinline__ uint32_t LargestOfMxF4Group(const float (&values)[kHa
   return largest;
 }
 
-// Rounds numbers of a group. Division and product are exact, except where they leave the range.
+// Rounds numbers of a group. Division and product are exact, except where they leave the range. If
+// a number of the group is infinite or NaN, all numbers become NaN.
 __device__ __forceinline__ void RoundToMxF4(uint32_t largest_bits, float (&values)[kHalfGroup]) {
   const float scale = E8m0ToFloat(static_cast<uint8_t>(MxF4Scale(largest_bits)));
   SLUICE_UNROLL
