@@ -120,7 +120,8 @@ struct DeviceInputs {
   bool has_scales() const {
     return type == ElementType::kF8E4M3 || row_scale == device::RowScale::kNvF4;
   }
-  // Whether the rounding of an element depends on the rest of its row.
+  // Whether the rounding of an element depends on other elements of its row: on all of them, or for
+  // MXFP4 on its group of 32. Ranks exchange parts of such rows in F32, and round the whole rows.
   bool RoundsWholeRows() const { return row_scale != device::RowScale::kStatic; }
   friend bool operator==(const DeviceInputs&, const DeviceInputs&) = default;
 };
