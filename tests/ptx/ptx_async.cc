@@ -208,8 +208,12 @@ void Machine::Start(const Instruction& in, Thread& thread, BulkCopy copy) {
   bulk_copies_.push_back(std::move(copy));
 }
 
-void Machine::FenceProxies() {
+void Machine::FenceMbarriers() {
   for (auto& [place, mbarrier] : mbarriers_) mbarrier.is_fenced |= mbarrier.by == index_;
+}
+
+void Machine::FenceProxies() {
+  FenceMbarriers();
   for (uint32_t& writer : unfenced_) {
     if (writer == index_ + 1) writer = 0;
   }

@@ -371,6 +371,7 @@ void Machine::Execute(const Instruction& in, Thread& thread) {
     }
     case Op::kBulkCopy: return StartBulkCopy(in, thread);
     case Op::kTensorCopy: return StartTensorCopy(in, thread);
+    case Op::kMbarrierFence: return FenceMbarriers();
     case Op::kProxyFence: return FenceProxies();
     case Op::kParamAddress:
       Set(thread, in.to[0], std::bit_cast<uint64_t>(args_) + arg(0, Type::kB64));

@@ -131,6 +131,9 @@ class Machine {
   void StartBulkCopy(const Instruction& in, Thread& thread);
   void StartTensorCopy(const Instruction& in, Thread& thread);
   void Start(const Instruction& in, Thread& thread, BulkCopy copy);
+  // Makes the mbarriers that the running thread has initialized visible to asynchronous copies.
+  void FenceMbarriers();
+  // Does the same, also for what the thread has stored.
   void FenceProxies();
   // Checks an access of shared memory by the running thread, and records a write.
   void UseShared(const Instruction& in, uint64_t place, uint64_t bytes, bool writes);

@@ -327,6 +327,7 @@ class Reader {
       case Op::kProductFence:
       case Op::kProductWait:
       case Op::kProxyFence:
+      case Op::kMbarrierFence:
       case Op::kMbarrierInit:
       case Op::kMbarrierInvalidate:
       case Op::kSetMaxRegisters: return false;
@@ -382,9 +383,12 @@ class Reader {
       instruction.op = Op::kSetMaxRegisters;
       return;
     }
-    if (name == "fence.proxy.async" || name == "fence.proxy.async.shared::cta" ||
-        name == "fence.mbarrier_init.release.cluster") {
+    if (name == "fence.proxy.async" || name == "fence.proxy.async.shared::cta") {
       instruction.op = Op::kProxyFence;
+      return;
+    }
+    if (name == "fence.mbarrier_init.release.cluster") {
+      instruction.op = Op::kMbarrierFence;
       return;
     }
     if (name == "prefetch.tensormap") {

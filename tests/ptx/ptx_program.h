@@ -40,6 +40,7 @@ enum class Op : uint8_t {
   kMax,
   kMbarrierArrive,
   kMbarrierExpect,  // expects bytes, and arrives
+  kMbarrierFence,  // of initialized mbarriers
   kMbarrierInit,
   kMbarrierInvalidate,
   kMbarrierWait,
