@@ -129,15 +129,25 @@ void CheckBatches(CaseMemory& memory, Comparison& comparison, const WeightFormat
 
 // Checks that sums over k for some rows of a matrix are split as for the whole matrix. `whole_n`
 // has so many rows that its sums are not split, which changes the last bits of some results.
-void CheckPartOfRows(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
+void CheckPartOfRows(CaseMemory& memory, Comparison& comparison, const WeightFormat& format,
+                     LinearKernel kernel = &DeviceKernels::linear) {
   constexpr int64_t kM = 3, kN = 40, kK = 4096, kWhole = 57344;
   const TestWeights weights(format, NumberKind::kFree, 1, kN, kK);
   const TestInputs x = MakeInputs(memory, format, NumberKind::kFree, kM, kK);
   device::Weights w = weights.Upload(memory);
-  const ProductOutput alone = Multiply(memory, LinearArgsOf(w, x, 0, kM), ElementType::kF32, kN);
+  const ProductOutput alone =
+      Multiply(memory, LinearArgsOf(w, x, 0, kM), ElementType::kF32, kN, kernel);
   w.whole_n = kWhole;
-  const ProductOutput part = Multiply(memory, LinearArgsOf(w, x, 0, kM), ElementType::kF32, kN);
-  const ProductRows rows{weights, 0, x, kK, {}, NumberKind::kFree, format.e4m3_inputs};
+  const ProductOutput part =
+      Multiply(memory, LinearArgsOf(w, x, 0, kM), ElementType::kF32, kN, kernel);
+  const ProductRows rows{weights,
+                         0,
+                         x,
+                         kK,
+                         {},
+                         NumberKind::kFree,
+                         format.e4m3_inputs,
+                         kernel == &DeviceKernels::linear_groups};
   const SampledPlaces places(kM, kN);
   int64_t unlike = 0;
   for (const int64_t n : places.columns()) {
@@ -151,14 +161,15 @@ void CheckPartOfRows(CaseMemory& memory, Comparison& comparison, const WeightFor
 }
 
 // Checks that a NaN code or scale affects only its own output column.
-void CheckNanWeights(CaseMemory& memory, Comparison& comparison, const WeightFormat& format) {
+void CheckNanWeights(CaseMemory& memory, Comparison& comparison, const WeightFormat& format,
+                     LinearKernel kernel = &DeviceKernels::linear) {
   constexpr int64_t kM = 3, kN = 20, kK = 64;
   TestWeights weights(format, NumberKind::kFree, 1, kN, kK);
   weights.SetNan(7, 33);
   weights.SetNan(8, 50);
   const TestInputs x = MakeInputs(memory, format, NumberKind::kFree, kM, kK);
-  const ProductOutput y =
-      Multiply(memory, LinearArgsOf(weights.Upload(memory), x, 0, kM), ElementType::kF32, kN);
+  const ProductOutput y = Multiply(memory, LinearArgsOf(weights.Upload(memory), x, 0, kM),
+                                   ElementType::kF32, kN, kernel);
   for (int64_t m = 0; m < kM; ++m) {
     for (int64_t n = 0; n < kN; ++n) {
       const float value = std::bit_cast<float>(static_cast<uint32_t>(y.BitsAt(m, n)));
@@ -355,6 +366,14 @@ void CheckGroups(CheckRun& run) {
                      CheckBatches(memory, comparison, format, n, k, &DeviceKernels::linear_groups);
                    });
     }
+    run.Case(name, fmt::format("3 x 40 x 4096, of 57344 rows, {}", format.name),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               CheckPartOfRows(memory, comparison, format, &DeviceKernels::linear_groups);
+             });
+    run.Case(name, fmt::format("3 x 20 x 64, NaN among the weights, {}", format.name),
+             [&](CaseMemory& memory, Comparison& comparison) {
+               CheckNanWeights(memory, comparison, format, &DeviceKernels::linear_groups);
+             });
   }
 }
 
