@@ -308,7 +308,7 @@ TEST_F(HttpServerTest, LimitsWhatAllRequestsTogetherHold) {
   const std::string refusal = Exchange(post(1'800'000, 0));
   EXPECT_THAT(refusal, StartsWith("HTTP/1.1 413"));
   EXPECT_THAT(refusal, HasSubstr("needs 1800000 bytes"));
-  EXPECT_THAT(refusal, HasSubstr("may use 1750000"));
+  EXPECT_THAT(refusal, HasSubstr("may use at most 1750000"));
   EXPECT_THAT(refusal, HasSubstr("--request-memory-bytes (now 2000000)"));
   ASSERT_TRUE(Eventually([&] { return memory_->used() == 0; }));
   std::vector<std::unique_ptr<RawClient>> slow;
