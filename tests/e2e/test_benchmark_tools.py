@@ -45,7 +45,7 @@ def test_the_page_of_a_comparison(compare, tmp_path):
     assert "| sluice | 400 | **20.0** |" in page
     assert "| vLLM 0.32.0 | **450** | – |" in page
     assert "- llama.cpp: no compiler" in page
-    assert "memory is read at 40 GB/s" in page and "2026-01-02" in page
+    assert "memory reads 40 GB/s" in page and "2026-01-02" in page
     assert "## Other" in page and "| sluice | **777** | **20.0** |" in page and "images/performance-two.svg" in page
     plot = xml.etree.ElementTree.parse(tmp_path / "images" / "performance-one.svg")
     words = ["".join(text.itertext()) for text in plot.iter("{http://www.w3.org/2000/svg}text")]

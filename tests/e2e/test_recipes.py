@@ -28,13 +28,13 @@ SUM = "Question: Aisha owns 6 postcards and loses 2 of them. How many postcards 
 SUMS = ABACUS / "heldout.jsonl"
 ENGINE = "needs a container engine"
 NETWORK = "needs the network"
-GPU = "needs a GPU's driver"
+GPU = "needs a GPU driver"
 # Shell blocks that no test runs, by recipe and line, with the reason.
 NOT_RUN = {
     0: {43: NETWORK, 69: ENGINE},
-    1: {36: ENGINE, 224: ENGINE, 253: "line 234 with the model of another launch", 304: "contains only options, which belong to the previous command"},
+    1: {36: ENGINE, 224: ENGINE, 253: "the command of line 234 with the model of a different launch", 304: "contains only options, which belong to the previous command"},
     2: {173: ENGINE, 442: GPU, 455: ENGINE, 514: "only comments", 628: GPU, 639: ENGINE, 647: ENGINE,
-        708: "uses a folder of its author", 714: ENGINE, 719: ENGINE},
+        708: "uses a folder on the author's machine", 714: ENGINE, 719: ENGINE},
     3: {41: ENGINE, 50: ENGINE, 75: NETWORK, 87: NETWORK, 97: NETWORK, 103: NETWORK},
     4: {42: ENGINE, 56: ENGINE},
 }
