@@ -262,7 +262,7 @@ TEST_F(StoredLinearTest, FaultsNameTheTensorWhatWasExpectedAndWhatWasFound) {
        256,
        {{"m.weight", "F8_E4M3", {256, 256}}, {"m.weight_scale_inv", "F32", {2}, F32({1, 1})}},
        {"m.weight_scale_inv", "[2]", "[2, 2]"}},
-      {kModelOptNvfp4, 2, 24, {{"m.weight", "U8", {2, 12}}}, {"24 inputs", "groups of 16"}},
+      {kModelOptNvfp4, 2, 24, {{"m.weight", "U8", {2, 12}}}, {"24 inputs", "group size 16"}},
       {kModelOptNvfp4, 2, 16, {{"m.weight", "U8", {2, 16}}}, {"[2, 16]", "[2, 8]"}},
       {kModelOptNvfp4,
        2,

@@ -249,7 +249,7 @@ TEST_F(StoredWordsTest, FaultsAreNamedWithWhatWasExpected) {
   EXPECT_THAT(Failure(gptq, fewer),
               AllOf(HasSubstr("'m.qzeros'"), HasSubstr("zero points"), HasSubstr("is missing")));
   EXPECT_THAT(Failure(gptq, tensors, 72),
-              AllOf(HasSubstr("'m.qweight'"), HasSubstr("72 inputs"), HasSubstr("groups of 32")));
+              AllOf(HasSubstr("'m.qweight'"), HasSubstr("72 inputs"), HasSubstr("group size 32")));
   EXPECT_THAT(Failure(kAwqBlock, with(AwqTensors(), "m.qweight",
                                       [](auto& t) {
                                         t.shape = {kIn / 8, kOut};
