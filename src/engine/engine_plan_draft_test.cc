@@ -115,7 +115,7 @@ TEST(EnginePlan, DraftModelsThatCannotProposeAreRefusedByName) {
                         "model in large has 256"));
   draft = DraftModel();
   draft.architecture = "BertModel";
-  EXPECT_THAT(refusal(PlanWithDraft(draft)), HasSubstr("BertModel gives no tokens"));
+  EXPECT_THAT(refusal(PlanWithDraft(draft)), HasSubstr("BertModel generates no tokens"));
   EngineConfig config;
   config.draft.max_model_len = 5000;
   EXPECT_THAT(refusal(PlanWithDraft(DraftModel(), config)),

@@ -74,7 +74,7 @@ TEST(EnginePlanTiers, TakeMemoryFromTheCacheAndAreRefusedWhereBlocksCannotMove) 
   EXPECT_THAT(Plan(config).error().message,
               AllOf(HasSubstr("--kv-offloading-size"), HasSubstr("lower it")));
   config.offload.ram_bytes = 1;
-  EXPECT_THAT(Plan(config).error().message, HasSubstr("have no room for a block"));
+  EXPECT_THAT(Plan(config).error().message, HasSubstr("are too small for a block"));
   config.offload.ram_bytes = 500 * kMiB;
   const auto states = PlanWithStates(config);
   ASSERT_TRUE(states) << states.error().message;
