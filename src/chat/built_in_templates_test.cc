@@ -22,7 +22,7 @@ ChatTemplate Compiled(std::string_view mode) {
 }
 
 Result<std::string> Render(const ChatTemplate& built_in, const std::string& messages,
-                           ChatPromptOptions options = {}) {
+                           const ChatPromptOptions& options = {}) {
   return RenderChatPrompt(built_in, {}, json::Parse(messages).value(), options);
 }
 

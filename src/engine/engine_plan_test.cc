@@ -14,13 +14,10 @@ namespace sluice {
 namespace {
 
 using plan_testing::kMiB;
-using plan_testing::Machine;
 using plan_testing::Plan;
 using plan_testing::Sizes;
 using ::testing::AllOf;
-using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // Plans a model whose sequences also keep states of 2 MiB each.
 Result<EnginePlan> PlanWithStates(const EngineConfig& config,

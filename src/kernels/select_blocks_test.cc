@@ -55,13 +55,13 @@ class BlockSequence {
 
   // Returns a head's score of a block for a token.
   double Score(int token, int head, int block) const {
-    const int dim = layout_.side_dim;
+    const auto dim = static_cast<size_t>(layout_.side_dim);
     double largest = -std::numeric_limits<double>::infinity();
     for (int p = block * kBlock; p < std::min((block + 1) * kBlock, token + 1); ++p) {
       double dot = 0;
-      for (int d = 0; d < dim; ++d) {
-        dot += double{q_[static_cast<size_t>((token * heads_ + head) * dim + d)]} *
-               Stored(keys_[static_cast<size_t>(p * dim + d)]);
+      for (size_t d = 0; d < dim; ++d) {
+        dot += double{q_[static_cast<size_t>(token * heads_ + head) * dim + d]} *
+               Stored(keys_[static_cast<size_t>(p) * dim + d]);
       }
       largest = std::max(largest, dot);
     }

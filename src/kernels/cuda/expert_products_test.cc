@@ -56,8 +56,8 @@ class ExpertProductsTest : public ::testing::Test {
 };
 
 struct Experts {
-  Experts(CaseMemory& memory, const WeightFormat& format, std::vector<int32_t> rows, int64_t n,
-          int64_t k, int64_t scratch_bytes)
+  Experts(CaseMemory& memory, const WeightFormat& format, const std::vector<int32_t>& rows,
+          int64_t n, int64_t k, int64_t scratch_bytes)
       : weights(format, NumberKind::kIntegers, std::ssize(rows), n, k) {
     row_begin = {0};
     for (const int32_t count : rows) row_begin.push_back(row_begin.back() + count);

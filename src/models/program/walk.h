@@ -14,11 +14,6 @@ namespace sluice::program {
 template <typename Derived>
 class Walk {
  protected:
-  // `rows`: number of rows of the step. `wants_rows`: whether the step has results. `takes_target`:
-  // for a drafting head, whether the step's rows come from the target.
-  Walk(const Program& program, int64_t rows, bool wants_rows, bool takes_target)
-      : program_(program), rows_(rows), wants_rows_(wants_rows), takes_target_(takes_target) {}
-
   // Runs the operators [begin, end), without those that SkipUnless skips.
   void RunOps(int32_t begin, int32_t end) {
     for (int32_t index = begin; index < end;) {
@@ -48,6 +43,13 @@ class Walk {
   int64_t first_ = 0;  // first row of the current part
 
  private:
+  friend Derived;
+
+  // `rows`: number of rows of the step. `wants_rows`: whether the step has results. `takes_target`:
+  // for a drafting head, whether the step's rows come from the target.
+  Walk(const Program& program, int64_t rows, bool wants_rows, bool takes_target)
+      : program_(program), rows_(rows), wants_rows_(wants_rows), takes_target_(takes_target) {}
+
   // Returns whether the condition is true, so that no operator is skipped. If the condition is
   // false because there are no rows, sets the number of rows to 0.
   bool GoesOn(SkipUnless::Condition condition) {
