@@ -657,7 +657,7 @@ class Writer : public ResponseWriter {
     } catch (...) {
       try {
         connection_->Abort(exchange_);  // so that the client does not wait
-      } catch (...) {
+      } catch (...) {                   // NOLINT(bugprone-empty-catch)
         // Then it waits until its own timeout or the server's end.
       }
     }
