@@ -33,13 +33,21 @@ bool HasSlowBf16Dots(const CpuFeatures& cpu) {
   return cpu.vendor == "GenuineIntel";
 }
 
+// Whether products of subnormal F32 numbers take as long as those of others.
+bool HasFastSubnormals(const CpuFeatures& cpu) {
+  return cpu.vendor == "AuthenticAMD";
+}
+
 // In ascending order of preference.
 constexpr std::array kVariants = {
     Variant{Isa::kReference, &kReferenceKernels, 0, [](const CpuFeatures&) { return true; }},
 #if defined(__x86_64__)
     Variant{Isa::kPortable, &kPortableKernels, kPortableVersion,
             [](const CpuFeatures& cpu) { return cpu.avx2; }},
-    Variant{Isa::kAvx2, &kAvx2Kernels, 1, [](const CpuFeatures& cpu) { return cpu.avx2; }},
+    Variant{Isa::kAvx2, &kAvx2Kernels, 1,
+            [](const CpuFeatures& cpu) { return cpu.avx2 && !HasFastSubnormals(cpu); }},
+    Variant{Isa::kAvx2, &kAvx2SubnormalsKernels, 1,
+            [](const CpuFeatures& cpu) { return cpu.avx2 && HasFastSubnormals(cpu); }},
     Variant{Isa::kAvx2Vnni, &kAvx2VnniKernels, 1,
             [](const CpuFeatures& cpu) { return cpu.avx2 && cpu.avx_vnni; }},
     Variant{Isa::kAvx2Vnni, &kAvx2VnniEvexKernels, 1,

@@ -172,9 +172,10 @@ struct KernelTable {
   // Same arithmetic as attention_chunk. Null: only chunks of single heads are supported.
   AttentionHeadsFunction* attention_heads = nullptr;
 
-  // If not 0: replaces panels_per_unit for a single row with weights stored as codes. linear_bf16
-  // then multiplies such weights in units of any number of panels.
-  int one_row_panels = 0;
+  // If not 0: replaces panels_per_unit for up to few_rows rows with weights stored as codes.
+  // linear_bf16 then multiplies such weights in units of up to few_rows_panels panels.
+  int64_t few_rows = 0;
+  int few_rows_panels = 0;
 };
 
 // The table in use (dispatch.cc).

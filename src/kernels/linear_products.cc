@@ -42,9 +42,9 @@ int64_t PackedPanelsPerUnit(int64_t rows, int64_t panels, int num_threads) {
 // Panels that are computed together if activations are not packed.
 int PanelsAtOnce(const LinearPlan& plan, int64_t rows, int64_t panels, int num_threads) {
   const KernelTable& kernels = Kernels();
-  const bool is_enough = panels >= int64_t{2} * num_threads * kernels.one_row_panels;
-  if (rows == 1 && kernels.one_row_panels != 0 && is_enough && ExpandsItself(plan, rows))
-    return kernels.one_row_panels;
+  const bool is_enough = panels >= int64_t{2} * num_threads * kernels.few_rows_panels;
+  if (rows <= kernels.few_rows && is_enough && ExpandsItself(plan, rows))
+    return kernels.few_rows_panels;
   return kernels.panels_per_unit;
 }
 

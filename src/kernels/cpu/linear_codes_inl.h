@@ -11,12 +11,18 @@
 //   Ready, Prepare(words): a vector of words, prepared for NumbersOf;
 //   NumbersOf<i>(ready, scales): the numbers of input i, times kTimes, a power of two. The sums are
 //   scaled by kTimes, too; sums beyond 2^104 would overflow F32;
+//   kInputTimes: a power of two by which the inputs are multiplied before they meet kTimes times
+//   the numbers;
+//   kNeedsUsual: whether kTimes or kRescales changes no bits only if AreUsualInputs and
+//   AreUsualSums hold (they do unless a number is extremely large or small);
 //   kRescales: whether the scales are powers of two that multiply the sums instead of the numbers:
 //   before each group, FactorOf(from, to) converts the sums from the previous group's scale to
-//   this group's. This changes no bits if AreUsual, AreUsualInputs and AreUsualSums hold (they do
-//   unless a number is extremely large or small), as no rounding depends on a power of two;
+//   this group's. This changes no bits if numbers are usual, as no rounding depends on a power of
+//   two;
 //   kHasUnusual: whether there are codes that only PrepareAny converts, not Prepare. Then
-//   Unusual, with Add(words) and Found(): detects such codes among the words added.
+//   Unusual, with Add(words) and Found(): detects such codes among the words added;
+//   Exceptions, with Add(words) and Found(): detects codes that the class cannot convert. The
+//   segments that contain them are expanded (linear_inl.h) instead.
 #pragma once
 
 #include "kernels/cpu/linear_inl.h"
@@ -27,11 +33,19 @@ namespace {
 constexpr int64_t kCodeLineBytes = 64;  // a word of each row
 
 struct NoGroupScales {};
+constexpr NoGroupScales kNoGroupScales;
+
+struct NoExceptions {
+  void Add(Words /*words*/) {}
+  bool Found() const { return false; }
+};
 
 // Defaults that most formats share.
 struct PlainCodes {
   static constexpr int kGroupInputs = kStepInputs;
   static constexpr float kTimes = 1;
+  static constexpr float kInputTimes = 1;
+  static constexpr bool kNeedsUsual = false;
   static constexpr bool kHasScales = false;
   static constexpr bool kRescales = false;
   using Scales = NoGroupScales;
@@ -39,6 +53,7 @@ struct PlainCodes {
   using Ready = Words;
   __attribute__((always_inline)) static Words Prepare(Words words) { return words; }
   static constexpr bool kHasUnusual = false;
+  using Exceptions = NoExceptions;
 };
 
 // The numbers of input kInput, as F32, from words that each hold a pair of BF16 numbers.
@@ -71,9 +86,9 @@ struct SegmentCodes {
     return LoadWords(codes[v / kPanelVectors] + line * kCodeLineBytes +
                      v % kPanelVectors * kLanes * 4);
   }
-  __attribute__((always_inline)) auto ScalesAt(int64_t line, int v) const {
+  __attribute__((always_inline)) const auto& ScalesAt(int64_t line, int v) const {
     if constexpr (!Codes::kHasScales || Codes::kRescales)
-      return NoGroupScales{};
+      return kNoGroupScales;
     else
       return scales[line / (Codes::kGroupInputs / Codes::kInputs) * kVectors + v];
   }
@@ -100,6 +115,7 @@ struct SegmentCodes {
   }
 
   const uint8_t* codes[kPanels];
+  const uint8_t* next_codes[kPanels];  // codes that are read next, for prefetching
   typename Codes::Scales scales[(kGroups + (Codes::kRescales ? 1 : 0)) * kVectors];
 };
 
@@ -152,17 +168,21 @@ __attribute__((always_inline)) inline void MultiplyAll(float factor,
   }
 }
 
-// Adds a tile's products for `lines` lines of codes. x: rows kSegmentInputs apart.
+// Adds a tile's products for `lines` lines of codes. x: rows kSegmentInputs apart, multiplied by
+// Codes::kInputTimes. Returns false, and adds nothing, if the codes of a single row contain
+// exceptions; for several rows, see HasExceptions.
 template <typename Codes, int kRows, int kPanels>
-__attribute__((noinline)) void AddCodes(const float* x, const SegmentCodes<Codes, kPanels>& codes,
+__attribute__((noinline)) bool AddCodes(const float* x, const SegmentCodes<Codes, kPanels>& codes,
                                         int64_t lines, const TileSums<kRows, kPanels>& sums) {
   constexpr int kVectors = kPanels * kPanelVectors;
-  // Number of vectors of words that are processed together, so that the sums of few rows need not
-  // wait for one another.
-  constexpr int kTogether = kLanes == 8 && kRows == 1 ? 2 : 1;
+  // Number of vectors of words that are processed together, so that a sum need not wait for its
+  // previous addition.
+  constexpr int kTogether = kLanes == 16 ? 1 : kRows == 1 ? kVectors : kPanelVectors;
+  constexpr float kSumTimes = Codes::kTimes * Codes::kInputTimes;
   Floats acc[kRows][kVectors];
   sums.Load(acc);
-  MultiplyAll(Codes::kTimes, acc);
+  MultiplyAll(kSumTimes, acc);
+  typename Codes::Exceptions exceptions;
   const auto rescale = [&](int64_t group) __attribute__((always_inline)) {
     if constexpr (Codes::kRescales) {
 #pragma GCC unroll 8
@@ -184,38 +204,85 @@ __attribute__((noinline)) void AddCodes(const float* x, const SegmentCodes<Codes
 #pragma GCC unroll 8
       for (int i = 0; i < kTogether; ++i) ready[i] = ready_of(first + i);
       ForEachIndex<0, Codes::kInputs>([&]<int kInput>() __attribute__((always_inline)) {
-#pragma GCC unroll 8
-        for (int i = 0; i < kTogether; ++i) {
-          const int v = first + i;
-          const Floats numbers =
-              Codes::template NumbersOf<kInput>(ready[i], codes.ScalesAt(line, v));
+        // Keeps inputs or numbers, whichever are fewer, in registers.
+        if constexpr (kRows < kTogether) {
+          Floats row_inputs[kRows];
 #pragma GCC unroll 8
           for (int r = 0; r < kRows; ++r)
-            acc[r][v] = MulAdd(Set(inputs[r * kSegmentInputs + kInput]), numbers, acc[r][v]);
+            row_inputs[r] = LoadRepeated(inputs + r * kSegmentInputs + kInput);
+#pragma GCC unroll 8
+          for (int i = 0; i < kTogether; ++i) {
+            const Floats numbers =
+                Codes::template NumbersOf<kInput>(ready[i], codes.ScalesAt(line, first + i));
+#pragma GCC unroll 8
+            for (int r = 0; r < kRows; ++r) AddProduct(acc[r][first + i], row_inputs[r], numbers);
+          }
+        } else {
+          Floats numbers[kTogether];
+#pragma GCC unroll 8
+          for (int i = 0; i < kTogether; ++i)
+            numbers[i] = Codes::template NumbersOf<kInput>(ready[i], codes.ScalesAt(line, first + i));
+#pragma GCC unroll 8
+          for (int r = 0; r < kRows; ++r) {
+            const Floats input = LoadRepeated(inputs + r * kSegmentInputs + kInput);
+#pragma GCC unroll 8
+            for (int i = 0; i < kTogether; ++i) AddProduct(acc[r][first + i], input, numbers[i]);
+          }
         }
       });
     }
   };
   constexpr int64_t kGroupLines = Codes::kGroupInputs / Codes::kInputs;
-  for (int64_t line = 0; line < lines; ++line) {
-    if (Codes::kRescales && line % kGroupLines == 0) rescale(line / kGroupLines);
-    if constexpr (Codes::kHasUnusual) {
-      if (HasUnusual(codes, line)) [[unlikely]] {
-        typename Codes::Ready ready[kVectors];
-        PrepareUnusualLine(codes, line, ready);
-        add(
-            line, [&](int v) __attribute__((always_inline)) { return ready[v]; });
-        continue;
+  const int64_t group_lines = Codes::kRescales ? kGroupLines : lines;
+  for (int64_t begin = 0; begin < lines; begin += group_lines) {
+    rescale(begin / kGroupLines);
+    for (int64_t line = begin; line < begin + group_lines; ++line) {
+      if constexpr (kLanes == 8) {
+#pragma GCC unroll 8
+        for (int p = 0; p < kPanels; ++p)
+          __builtin_prefetch(codes.next_codes[p] + line * kCodeLineBytes);
       }
+      if constexpr (Codes::kHasUnusual) {
+        if (HasUnusual(codes, line)) [[unlikely]] {
+          typename Codes::Ready ready[kVectors];
+          PrepareUnusualLine(codes, line, ready);
+          add(
+              line, [&](int v) __attribute__((always_inline)) { return ready[v]; });
+          continue;
+        }
+      }
+      add(
+          line, [&](int v) __attribute__((always_inline)) {
+            const Words words = codes.WordsAt(line, v);
+            if constexpr (kRows == 1) exceptions.Add(words);
+            return Codes::Prepare(words);
+          });
     }
-    add(
-        line, [&](int v) __attribute__((always_inline)) {
-          return Codes::Prepare(codes.WordsAt(line, v));
-        });
   }
   rescale(lines / kGroupLines);
-  MultiplyAll(1 / Codes::kTimes, acc);
+  if (exceptions.Found()) [[unlikely]]
+    return false;
+  MultiplyAll(1 / kSumTimes, acc);
   sums.Store(acc);
+  return true;
+}
+
+// Whether the first `lines` lines contain codes that only linear_inl.h converts.
+template <typename Codes, int kPanels>
+inline bool HasExceptions(const SegmentCodes<Codes, kPanels>& codes, int64_t lines) {
+  typename Codes::Exceptions exceptions;
+  for (int64_t line = 0; line < lines; ++line) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kPanels * kPanelVectors; ++v) exceptions.Add(codes.WordsAt(line, v));
+  }
+  return exceptions.Found();
+}
+
+// Multiplies the inputs of some rows by Codes::kInputTimes.
+template <typename Codes>
+inline void ScaleInputs(const float* x, int64_t rows, float* scaled) {
+  for (int64_t i = 0; i < rows * kSegmentInputs; i += kLanes)
+    Store(scaled + i, Mul(Load(x + i), Set(Codes::kInputTimes)));
 }
 
 // Whether Codes::AreUsualSums holds for the sums of `rows` rows and kPanels panels from `first` on.
@@ -231,47 +298,83 @@ inline bool AreUsualSums(const float* first, int64_t stride, int64_t rows) {
 // faster.
 constexpr int64_t kRowsToExpandUnusual = 4;
 
+// Maximum number of rows whose codes are expanded in registers. Each tile of rows expands the codes
+// again; with more rows, expanding them once for all tiles is faster.
+constexpr int64_t kCodeRows = kLanes == 16 ? 64 : 15;
+static_assert(kCodeRows <= kChunkRows);
+
+// The panel and the step from which codes are read next.
+struct NextCodes {
+  int64_t panel;
+  int64_t step;
+};
+
+// Returns what is read after the group of kPanels panels at panel_begin + panel.
+template <int kPanels>
+inline NextCodes NextCodesAfter(const LinearArgs& args, const Segment& segment, int64_t panel_begin,
+                                int64_t panel, int64_t panel_end) {
+  const int64_t next = panel_begin + panel + kPanels;
+  if (next + kPanels <= panel_end) return {next, segment.begin / kStepInputs};
+  const int64_t end = segment.begin + segment.count;
+  if (end < args.cols) return {panel_begin, end / kStepInputs};
+  return {panel_end, 0};
+}
+
 // Adds the products of a segment in tiles of up to kMaxRows rows by kWidePanels panels.
 template <typename Codes, int kMaxRows, int kWidePanels>
 inline void AddCodesSegment(const LinearArgs& args, const Segment& segment, const float* x,
                             int64_t rows, int64_t panel_begin, int64_t panel_end, ChunkSums& sums) {
   const int64_t step = segment.begin / kStepInputs;
+  const int64_t lines = segment.count / Codes::kInputs;
   bool are_usual_inputs = true;
-  if constexpr (Codes::kRescales) {
+  if constexpr (Codes::kNeedsUsual) {
     for (int64_t row = 0; row < rows; ++row)
       are_usual_inputs &= Codes::AreUsualInputs(x + row * kSegmentInputs, segment.count);
   }
+  constexpr bool kScalesInputs = Codes::kInputTimes != 1;
+  alignas(64) float scaled[kScalesInputs ? kCodeRows * kSegmentInputs : 1];
+  if constexpr (kScalesInputs) ScaleInputs<Codes>(x, rows, scaled);
+  const float* const inputs = kScalesInputs ? scaled : x;
   ForEachPanelGroup<kWidePanels>(0, panel_end - panel_begin, [&]<int kPanels>(int64_t panel) {
     SegmentCodes<Codes, kPanels> codes;
-    bool are_usual = are_usual_inputs;
-    if constexpr (Codes::kRescales) {
+    bool is_added = are_usual_inputs;
+    if constexpr (Codes::kNeedsUsual) {
       if (!segment.starts)
-        are_usual &= AreUsualSums<Codes, kPanels>(sums.At(0, panel), sums.stride, rows);
+        is_added &= AreUsualSums<Codes, kPanels>(sums.At(0, panel), sums.stride, rows);
     }
+    const NextCodes next = NextCodesAfter<kPanels>(args, segment, panel_begin, panel, panel_end);
     for (int p = 0; p < kPanels; ++p) {
       const int64_t index = panel_begin + panel + p;
       codes.codes[p] = CodesAt(args, index, step, args.code_step_bytes);
+      codes.next_codes[p] = CodesAt(args, next.panel + p, next.step, args.code_step_bytes);
       if constexpr (Codes::kHasScales) {
-        are_usual &= codes.MakeScalesReady(p, ScalesAt(args, index, step), segment.count);
+        const uint8_t* const scales = ScalesAt(args, next.panel + p, next.step);
+        for (int64_t i = 0; i < kSegmentInputs / Codes::kGroupInputs * kPanelRows; i += 64)
+          __builtin_prefetch(scales + i);
+      }
+      if constexpr (Codes::kHasScales) {
+        is_added &= codes.MakeScalesReady(p, ScalesAt(args, index, step), segment.count);
       }
     }
     if constexpr (Codes::kHasUnusual) {
-      if (rows >= kRowsToExpandUnusual)
-        are_usual &= !AreMostlyUnusual(codes, segment.count / Codes::kInputs);
+      if (rows >= kRowsToExpandUnusual) is_added &= !AreMostlyUnusual(codes, lines);
     }
-    if (!are_usual) [[unlikely]] {
+    if constexpr (kMaxRows > 1) is_added &= !HasExceptions(codes, lines);
+    if (is_added) [[likely]] {
+      ForEachTile<kMaxRows, kPanels>(
+          0, rows, 0, kPanels, [&]<int kRows, int kTilePanels>(int64_t row, int64_t) {
+            if constexpr (kTilePanels == kPanels) {
+              is_added =
+                  AddCodes(inputs + row * kSegmentInputs, codes, lines,
+                           TileSumsAt<kRows, kPanels>(args, segment, sums, row, panel_begin, panel));
+            }
+          });
+    }
+    if (!is_added) [[unlikely]] {
       ChunkSums rest = sums.From(panel);
       AddSegment<true, kMaxRows, kPanels>(args, segment, x, kSegmentInputs, rows,
                                           panel_begin + panel, panel_begin + panel + kPanels, rest);
-      return;
     }
-    ForEachTile<kMaxRows, kPanels>(
-        0, rows, 0, kPanels, [&]<int kRows, int kTilePanels>(int64_t row, int64_t) {
-          if constexpr (kTilePanels == kPanels) {
-            AddCodes(x + row * kSegmentInputs, codes, segment.count / Codes::kInputs,
-                     TileSumsAt<kRows, kPanels>(args, segment, sums, row, panel_begin, panel));
-          }
-        });
   });
 }
 
@@ -285,6 +388,21 @@ void MultiplyCodes(const LinearArgs& args, int64_t row_begin, int64_t row_end, i
         AddCodesSegment<Codes, kMaxRows, kWidePanels>(args, segment, x, rows, panel_begin,
                                                       panel_end, sums);
       });
+}
+
+// Returns the function for `rows` rows, at most kCodeRows. Its tiles are as large as registers
+// allow, as rows x panels. AVX-512 (32 registers): 2 x 4 or 8 x 2. AVX2 (16 registers): 1 x 3,
+// 2 x 2 or 5 x 1; 4 x 1 if unusual codes also need registers.
+template <typename Codes>
+LinearFunction* FewRowsFunction(int64_t rows) {
+  if constexpr (kLanes == 16) {
+    if (rows <= 2) return MultiplyCodes<Codes, 2, 4>;
+    return MultiplyCodes<Codes, 8, 2>;
+  } else {
+    if (rows == 1) return MultiplyCodes<Codes, 1, 3>;
+    if (rows == 2) return MultiplyCodes<Codes, 2, 2>;
+    return MultiplyCodes<Codes, Codes::kHasUnusual ? 4 : 5, 1>;
+  }
 }
 
 }  // namespace

@@ -107,7 +107,8 @@ inline void StoreChunk(const LinearArgs& args, int64_t row_begin, int64_t rows, 
   }
 }
 
-// Computes the outputs of at most kChunkRows rows and kMaxPanelsPerUnit panels. For each segment,
+// Computes the outputs of at most kChunkRows rows and kMaxPanelsPerUnit panels, or of fewer rows
+// and more panels with as many outputs together. For each segment,
 // add(segment, x, x_stride, sums) must add its products for all rows; x: F32 inputs of the first
 // row.
 template <bool kBf16Inputs, typename AddSegment>

@@ -7,6 +7,8 @@ namespace sluice::kernels {
 
 // x86-64.
 extern const KernelTable kAvx2Kernels;
+// Bit-identical to kAvx2Kernels, for CPUs that compute with subnormal F32 numbers at full speed.
+extern const KernelTable kAvx2SubnormalsKernels;
 extern const KernelTable kAvx2VnniKernels;      // AVX2 with dot products of 8-bit integers
 extern const KernelTable kAvx2VnniEvexKernels;  // the same in AVX-512's encoding
 extern const KernelTable kAvx512Kernels;

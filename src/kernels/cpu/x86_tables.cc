@@ -28,7 +28,15 @@ constexpr KernelTable kAvx2Table = {
     .expand_mxfp4 = avx2::ExpandMxfp4,
     .expand_int4 = avx2::ExpandInt4,
     .attention_chunk = avx2::AttentionChunk,
+    .few_rows = avx2::kFewRows,
+    .few_rows_panels = avx2::kFewRowsPanels,
 };
+
+constexpr KernelTable Avx2SubnormalsTable() {
+  KernelTable table = kAvx2Table;
+  table.linear_bf16 = avx2::LinearBf16Subnormals;
+  return table;
+}
 
 constexpr KernelTable Avx2VnniTable(LinearFunction* linear_i8) {
   KernelTable table = kAvx2Table;
@@ -65,7 +73,8 @@ constexpr KernelTable Avx512Bf16Table() {
   table.attention_chunk = avx512_bf16::AttentionChunk;
   table.attention_heads = avx512_bf16::AttentionHeads;
   table.attention_code_rows = avx512_bf16::kAttentionCodeRows;
-  table.one_row_panels = avx512_bf16::kOneRowPanels;
+  table.few_rows = 1;
+  table.few_rows_panels = avx512_bf16::kOneRowPanels;
   return table;
 }
 
@@ -96,6 +105,7 @@ constexpr KernelTable AmxTable() {
 
 const KernelTable kPortableKernels = portable::TableFrom<avx2::AttentionChunk>(kAvx2Table);
 const KernelTable kAvx2Kernels = kAvx2Table;
+const KernelTable kAvx2SubnormalsKernels = Avx2SubnormalsTable();
 const KernelTable kAvx2VnniKernels = Avx2VnniTable(avx2_vnni::LinearI8);
 const KernelTable kAvx2VnniEvexKernels = Avx2VnniTable(avx2_vnni::LinearI8Evex);
 const KernelTable kAvx512Kernels = kAvx512Table;

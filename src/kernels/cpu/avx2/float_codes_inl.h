@@ -9,6 +9,23 @@
 namespace sluice::kernels::avx2 {
 namespace {
 
+// Constants that instructions read from memory. GCC 12 would keep them in registers, but too few
+// registers are free.
+template <uint32_t kBits>
+struct Repeated {
+  alignas(32) uint32_t lanes[8] = {kBits, kBits, kBits, kBits, kBits, kBits, kBits, kBits};
+};
+template <uint32_t kBits>
+constexpr Repeated<kBits> kRepeated;
+
+// Returns kBits & word for each word.
+template <uint32_t kBits>
+inline Words AndBits(Words words) {
+  Words result;
+  asm("vpand %2, %1, %0" : "=x"(result) : "x"(words), "m"(kRepeated<kBits>));
+  return result;
+}
+
 // Shuffle indices that move byte kPlace of each lane to the lane's highest byte, with zeros below.
 template <int kPlace>
 struct HighestPlaces {
@@ -22,8 +39,6 @@ constexpr HighestPlaces<kPlace> kHighestPlaces;
 
 template <int kPlace>
 inline Words InHighestPlace(Words bytes) {
-  // The instruction reads the indices from memory. GCC 12 would keep them in registers, but too few
-  // registers are free.
   Words result;
   asm("vpshufb %2, %1, %0" : "=x"(result) : "x"(bytes), "m"(kHighestPlaces<kPlace>));
   return result;
@@ -107,8 +122,8 @@ struct HalfBytes {
   Words upper;
 };
 inline HalfBytes HalfBytesOf(Words words) {
-  const Words mask = _mm256_set1_epi8(0x0F);
-  return {_mm256_and_si256(words, mask), _mm256_and_si256(_mm256_srli_epi16(words, 4), mask)};
+  constexpr uint32_t kLowNibbles = 0x0F0F0F0F;
+  return {AndBits<kLowNibbles>(words), AndBits<kLowNibbles>(_mm256_srli_epi16(words, 4))};
 }
 // The vector that contains input kInput, and the input's byte index in each lane.
 template <int kInput>
@@ -118,9 +133,14 @@ inline Words BytesOf(const HalfBytes& bytes) {
 template <int kInput>
 constexpr int kPlaceOf = kInput / 4 + kInput % 2 * 2;
 
-// Looks up each nibble in `table`.
-inline HalfBytes LookUp(__m128i table, Words words) {
-  const Words numbers = _mm256_broadcastsi128_si256(table);
+struct ByteTable {
+  alignas(16) int8_t bytes[16];
+};
+
+// Looks up each nibble in `table`, which is loaded each time: too few registers are free.
+inline HalfBytes LookUp(const ByteTable& table, Words words) {
+  Words numbers;
+  asm volatile("vbroadcasti128 %1, %0" : "=x"(numbers) : "m"(table));
   const HalfBytes places = HalfBytesOf(words);
   return {_mm256_shuffle_epi8(numbers, places.lower), _mm256_shuffle_epi8(numbers, places.upper)};
 }
@@ -129,17 +149,23 @@ inline HalfBytes LookUp(__m128i table, Words words) {
 // doubled, to be integers, and multiplied by kLargeFloat.
 constexpr float kE2M1Unit = 1 / (2 * kLargeFloat);
 
+constexpr ByteTable kE2M1Integers = {{0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}};
+constexpr ByteTable kInt4Integers = {{-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7}};
+
 struct E2M1Floats : PlainCodes {
   static constexpr int kInputs = 8;
   static constexpr bool kHasScales = true;
   using Scales = Floats;
   using Ready = HalfBytes;
   __attribute__((always_inline)) static HalfBytes Prepare(Words words) {
-    return LookUp(_mm_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12), words);
+    return LookUp(kE2M1Integers, words);
   }
   template <int kInput>
-  __attribute__((always_inline)) static Floats NumbersOf(const HalfBytes& ready, Floats scales) {
-    return Mul(LargeFloatsOf<kPlaceOf<kInput>>(BytesOf<kInput>(ready)), scales);
+  __attribute__((always_inline)) static Floats NumbersOf(const HalfBytes& ready,
+                                                         const Floats& scales) {
+    Floats numbers = LargeFloatsOf<kPlaceOf<kInput>>(BytesOf<kInput>(ready));
+    asm("vmulps %1, %0, %0" : "+x"(numbers) : "m"(scales));
+    return numbers;
   }
 };
 
@@ -180,6 +206,7 @@ inline bool AreWithin(const float* values, int64_t count) {
 // infinite.
 struct Mxfp4Floats : E2M1Floats {
   static constexpr bool kRescales = true;
+  static constexpr bool kNeedsUsual = true;
   static constexpr int kTimesExponent = 25;  // 1 / kE2M1Unit
   static constexpr int kLeastScale = 127 - 40, kLargestScale = 127 + 20;
   static Words UnitScale() { return _mm256_set1_epi32(127 + kTimesExponent); }
@@ -221,7 +248,7 @@ struct Int4Floats : PlainCodes {
   static constexpr float kTimes = kLargeFloat;
   using Ready = HalfBytes;
   __attribute__((always_inline)) static HalfBytes Prepare(Words words) {
-    return LookUp(_mm_setr_epi8(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7), words);
+    return LookUp(kInt4Integers, words);
   }
   template <int kInput>
   __attribute__((always_inline)) static Floats NumbersOf(const HalfBytes& ready,
@@ -243,7 +270,8 @@ struct ZeroPointInt4Floats : PlainCodes {
     return HalfBytesOf(words);
   }
   template <int kInput>
-  __attribute__((always_inline)) static Floats NumbersOf(const HalfBytes& ready, Words zeros) {
+  __attribute__((always_inline)) static Floats NumbersOf(const HalfBytes& ready,
+                                                         const Words& zeros) {
     return LargeFloatsOf<kPlaceOf<kInput>>(_mm256_sub_epi8(BytesOf<kInput>(ready), zeros));
   }
 };

@@ -34,6 +34,13 @@ inline Floats Set(float value) {
 inline Floats Load(const float* p) {
   return _mm256_loadu_ps(p);
 }
+// Loads one number into all lanes. Written as assembly, so that GCC 12 loads it where it is used
+// instead of keeping it in a register.
+inline Floats LoadRepeated(const float* p) {
+  Floats result;
+  asm("vbroadcastss %1, %0" : "=x"(result) : "m"(*p));
+  return result;
+}
 inline Floats Load(const float* p, Mask mask) {
   return _mm256_maskload_ps(p, mask.lanes);
 }  // zeros elsewhere
@@ -65,6 +72,11 @@ inline Floats Div(Floats a, Floats b) {
 inline Floats MulAdd(Floats a, Floats b, Floats c) {
   return _mm256_fmadd_ps(a, b, c);
 }  // a * b + c
+// Adds a * b to `sum`. Written as assembly, because GCC 12 moves sums between registers in long
+// loops.
+inline void AddProduct(Floats& sum, Floats a, Floats b) {
+  asm("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+}
 inline Floats NegMulAdd(Floats a, Floats b, Floats c) {
   return _mm256_fnmadd_ps(a, b, c);
 }  // c - a * b

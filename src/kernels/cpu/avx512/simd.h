@@ -28,6 +28,9 @@ inline Floats Zero() {
 inline Floats Set(float value) {
   return _mm512_set1_ps(value);
 }
+inline Floats LoadRepeated(const float* p) {
+  return Set(*p);
+}
 inline Floats Load(const float* p) {
   return _mm512_loadu_ps(p);
 }
@@ -62,6 +65,9 @@ inline Floats Div(Floats a, Floats b) {
 inline Floats MulAdd(Floats a, Floats b, Floats c) {
   return _mm512_fmadd_ps(a, b, c);
 }  // a * b + c
+inline void AddProduct(Floats& sum, Floats a, Floats b) {
+  sum = MulAdd(a, b, sum);
+}
 inline Floats NegMulAdd(Floats a, Floats b, Floats c) {
   return _mm512_fnmadd_ps(a, b, c);
 }  // c - a * b
