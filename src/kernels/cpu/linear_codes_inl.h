@@ -303,23 +303,6 @@ constexpr int64_t kRowsToExpandUnusual = 4;
 constexpr int64_t kCodeRows = kLanes == 16 ? 64 : 15;
 static_assert(kCodeRows <= kChunkRows);
 
-// The panel and the step from which codes are read next.
-struct NextCodes {
-  int64_t panel;
-  int64_t step;
-};
-
-// Returns what is read after the group of kPanels panels at panel_begin + panel.
-template <int kPanels>
-inline NextCodes NextCodesAfter(const LinearArgs& args, const Segment& segment, int64_t panel_begin,
-                                int64_t panel, int64_t panel_end) {
-  const int64_t next = panel_begin + panel + kPanels;
-  if (next + kPanels <= panel_end) return {next, segment.begin / kStepInputs};
-  const int64_t end = segment.begin + segment.count;
-  if (end < args.cols) return {panel_begin, end / kStepInputs};
-  return {panel_end, 0};
-}
-
 // Adds the products of a segment in tiles of up to kMaxRows rows by kWidePanels panels.
 template <typename Codes, int kMaxRows, int kWidePanels>
 inline void AddCodesSegment(const LinearArgs& args, const Segment& segment, const float* x,
@@ -342,13 +325,14 @@ inline void AddCodesSegment(const LinearArgs& args, const Segment& segment, cons
       if (!segment.starts)
         is_added &= AreUsualSums<Codes, kPanels>(sums.At(0, panel), sums.stride, rows);
     }
-    const NextCodes next = NextCodesAfter<kPanels>(args, segment, panel_begin, panel, panel_end);
+    const WeightPlace next = PlaceAfter<kPanels>(args, segment, panel_begin, panel, panel_end);
+    const int64_t next_step = next.input / kStepInputs;
     for (int p = 0; p < kPanels; ++p) {
       const int64_t index = panel_begin + panel + p;
       codes.codes[p] = CodesAt(args, index, step, args.code_step_bytes);
-      codes.next_codes[p] = CodesAt(args, next.panel + p, next.step, args.code_step_bytes);
+      codes.next_codes[p] = CodesAt(args, next.panel + p, next_step, args.code_step_bytes);
       if constexpr (Codes::kHasScales) {
-        const uint8_t* const scales = ScalesAt(args, next.panel + p, next.step);
+        const uint8_t* const scales = ScalesAt(args, next.panel + p, next_step);
         for (int64_t i = 0; i < kSegmentInputs / Codes::kGroupInputs * kPanelRows; i += 64)
           __builtin_prefetch(scales + i);
       }

@@ -139,11 +139,29 @@ inline void MultiplyChunk(const LinearArgs& args, int64_t row_begin, int64_t row
 
 // Like AddProducts, but not inlined: in the loops over tiles, GCC 12 would keep the sums on the
 // stack.
-template <bool kBf16Weights, int kRows, int kPanels>
+template <bool kBf16Weights, int kAhead, int kRows, int kPanels>
 __attribute__((noinline)) void AddLines(const float* x, int64_t x_stride,
                                         const uint8_t* const (&panels)[kPanels], int64_t count,
-                                        const TileSums<kRows, kPanels>& sums) {
-  AddProducts<kBf16Weights>(x, x_stride, panels, count, sums);
+                                        const TileSums<kRows, kPanels>& sums,
+                                        const uint8_t* const* ahead) {
+  AddProducts<kBf16Weights, kRows, kPanels, kAhead>(x, x_stride, panels, count, sums, ahead);
+}
+
+// A place in the weights: a panel, and the first of some inputs.
+struct WeightPlace {
+  int64_t panel;
+  int64_t input;
+};
+
+// Returns where weights are read after the segment of the kPanels panels at panel_begin + panel.
+template <int kPanels>
+inline WeightPlace PlaceAfter(const LinearArgs& args, const Segment& segment, int64_t panel_begin,
+                              int64_t panel, int64_t panel_end) {
+  const int64_t next = panel_begin + panel + kPanels;
+  if (next + kPanels <= panel_end) return {next, segment.begin};
+  const int64_t end = segment.begin + segment.count;
+  if (end < args.cols) return {panel_begin, end};
+  return {panel_end, 0};
 }
 
 // Adds the products of a segment in tiles of up to kMaxRows rows by kWidePanels panels.
@@ -154,11 +172,17 @@ inline void AddSegment(const LinearArgs& args, const Segment& segment, const flo
   constexpr int64_t kInputBytes = kPanelRows * (kBf16Weights ? 2 : 4);
   alignas(64) uint8_t expanded[kBf16Weights ? kWidePanels * kSegmentInputs * kInputBytes : 1];
   const int64_t step = segment.begin / kStepInputs;
+  // AVX2 needs prefetching: its tiles are so small that the processor does not read ahead enough.
+  constexpr bool kPrefetches = kBf16Weights && kLanes == 8;
+  const bool prefetches = kPrefetches && args.expand == nullptr;
   ForEachPanelGroup<kWidePanels>(0, panel_end - panel_begin, [&]<int kPanels>(int64_t panel) {
     const uint8_t* panels[kPanels];
+    const uint8_t* ahead[kPanels];
+    const WeightPlace next = PlaceAfter<kPanels>(args, segment, panel_begin, panel, panel_end);
     for (int p = 0; p < kPanels; ++p) {
       const int64_t index = panel_begin + panel + p;
       panels[p] = CodesAt(args, index, segment.begin, kInputBytes);
+      ahead[p] = CodesAt(args, next.panel + p, next.input, kInputBytes);
       if constexpr (kBf16Weights) {
         if (args.expand == nullptr) continue;
         uint8_t* const lines = expanded + p * kSegmentInputs * kInputBytes;
@@ -170,9 +194,15 @@ inline void AddSegment(const LinearArgs& args, const Segment& segment, const flo
     ForEachTile<kMaxRows, kPanels>(
         0, rows, 0, kPanels, [&]<int kRows, int kTilePanels>(int64_t row, int64_t) {
           if constexpr (kTilePanels == kPanels) {
-            AddLines<kBf16Weights>(
-                x + row * x_stride, x_stride, panels, segment.count,
-                TileSumsAt<kRows, kPanels>(args, segment, sums, row, panel_begin, panel));
+            const auto tile =
+                TileSumsAt<kRows, kPanels>(args, segment, sums, row, panel_begin, panel);
+            const float* const inputs = x + row * x_stride;
+            if (prefetches && row == 0) {
+              AddLines<kBf16Weights, kPrefetches ? kPanels : 0>(inputs, x_stride, panels,
+                                                                segment.count, tile, ahead);
+            } else {
+              AddLines<kBf16Weights, 0>(inputs, x_stride, panels, segment.count, tile, nullptr);
+            }
           }
         });
   });

@@ -59,10 +59,12 @@ struct TileSums {
 };
 
 // Adds a tile's products of `count` inputs. panels[p]: where the inputs begin in panel p. `count`
-// is even, except at the end of the row.
-template <bool kBf16Weights, int kRows, int kPanels>
+// is even, except at the end of the row. ahead[p]: lines that are read next, for prefetching; only
+// of BF16 weights.
+template <bool kBf16Weights, int kRows, int kPanels, int kAhead = 0>
 inline void AddProducts(const float* x, int64_t x_stride, const uint8_t* const (&panels)[kPanels],
-                        int64_t count, const TileSums<kRows, kPanels>& sums) {
+                        int64_t count, const TileSums<kRows, kPanels>& sums,
+                        [[maybe_unused]] const uint8_t* const* ahead = nullptr) {
   constexpr int kVectors = kPanels * kPanelVectors;
   constexpr int64_t kLineBytes = 64;  // a panel's line: 16 F32, or 16 pairs of BF16
   Floats acc[kRows][kVectors];
@@ -102,6 +104,8 @@ inline void AddProducts(const float* x, int64_t x_stride, const uint8_t* const (
                      __attribute__((always_inline)) { return FirstOfPair(LoadWords(line(i, v))); });
     };
     for (int64_t i = 0; i < pairs; ++i) {
+#pragma GCC unroll 8
+      for (int a = 0; a < kAhead; ++a) __builtin_prefetch(ahead[a] + i * kLineBytes);
       add_first(i);
       multiply(
           2 * i + 1, [&](int v) __attribute__((always_inline)) {
