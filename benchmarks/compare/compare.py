@@ -222,11 +222,17 @@ def merge(results, form, found, options):
 
 def machine():
     name = platform.processor() or platform.machine()
+    flags = []
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         for line in file:
             if line.startswith("model name"):
                 name = line.split(":", 1)[1].strip()
+            if line.startswith("flags"):
+                flags = line.split(":", 1)[1].split()
                 break
+    # Virtual machines may give CPUs with and without AVX-512 the same name.
+    if "avx2" in flags and "avx512f" not in flags:
+        name += " (AVX2)"
     with open("/proc/meminfo", encoding="utf-8") as file:
         memory = int(file.readline().split()[1]) / (1 << 20)
     return {"cpu": name, "cores": len(os.sched_getaffinity(0)), "memory_gib": round(memory, 1)}

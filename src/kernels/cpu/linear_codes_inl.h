@@ -221,7 +221,8 @@ __attribute__((noinline)) bool AddCodes(const float* x, const SegmentCodes<Codes
           Floats numbers[kTogether];
 #pragma GCC unroll 8
           for (int i = 0; i < kTogether; ++i)
-            numbers[i] = Codes::template NumbersOf<kInput>(ready[i], codes.ScalesAt(line, first + i));
+            numbers[i] =
+                Codes::template NumbersOf<kInput>(ready[i], codes.ScalesAt(line, first + i));
 #pragma GCC unroll 8
           for (int r = 0; r < kRows; ++r) {
             const Floats input = LoadRepeated(inputs + r * kSegmentInputs + kInput);
@@ -348,9 +349,9 @@ inline void AddCodesSegment(const LinearArgs& args, const Segment& segment, cons
       ForEachTile<kMaxRows, kPanels>(
           0, rows, 0, kPanels, [&]<int kRows, int kTilePanels>(int64_t row, int64_t) {
             if constexpr (kTilePanels == kPanels) {
-              is_added =
-                  AddCodes(inputs + row * kSegmentInputs, codes, lines,
-                           TileSumsAt<kRows, kPanels>(args, segment, sums, row, panel_begin, panel));
+              is_added = AddCodes(
+                  inputs + row * kSegmentInputs, codes, lines,
+                  TileSumsAt<kRows, kPanels>(args, segment, sums, row, panel_begin, panel));
             }
           });
     }
@@ -385,7 +386,7 @@ LinearFunction* FewRowsFunction(int64_t rows) {
   } else {
     if (rows == 1) return MultiplyCodes<Codes, 1, 3>;
     if (rows == 2) return MultiplyCodes<Codes, 2, 2>;
-    return MultiplyCodes<Codes, Codes::kHasUnusual ? 4 : 5, 1>;
+    return MultiplyCodes < Codes, Codes::kHasUnusual ? 4 : 5, 1 > ;
   }
 }
 
