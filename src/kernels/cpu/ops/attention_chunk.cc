@@ -13,7 +13,7 @@
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-constexpr int kTileRows = 4;
+constexpr int kTileRows = kLanes == 8 ? 5 : 4;  // at most
 constexpr int kTileVectors = kLanes == 8 ? 2 : 4;  // as many vectors of sums as the registers allow
 constexpr int kScorePanels = kTileVectors / kPanelVectors;
 
@@ -194,10 +194,15 @@ inline void AttentionChunkOf(const AttentionChunkArgs& args) {
       ++row;
       continue;
     }
-    int rows = 1;
-    while (rows < kTileRows && row + rows < args.rows && args.limits[row + rows] > 0) ++rows;
-    AttendUpTo<kBf16, kTileRows>(args, row, rows);
-    row += rows;
+    int end = row + 1;
+    while (end < args.rows && args.limits[end] > 0) ++end;
+    const int rows = end - row;
+    const int tiles = (rows + kTileRows - 1) / kTileRows;
+    for (int i = 0; i < tiles; ++i) {
+      const int begin = rows * i / tiles;
+      AttendUpTo<kBf16, kTileRows>(args, row + begin, rows * (i + 1) / tiles - begin);
+    }
+    row = end;
   }
 }
 
