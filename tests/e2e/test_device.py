@@ -104,10 +104,13 @@ def test_steps_that_are_replayed_answer_as_those_that_are_launched(device, alone
 
 
 def test_several_devices_replay_steps_with_their_exchanges(alone):
-    with serving(ABACUS, "--device", "emulated", *FLAGS, "-tp", 2, "--cudagraph-capture-sizes", 1, 3) as server:
-        assert "1, 3 sequences or, padded, fewer" in server.log()
+    """HIP devices exchange by RCCL, which graphs cannot contain: their steps are launched."""
+    replays = TESTED_DEVICE != "hip"
+    with serving(ABACUS, "--device", TESTED_DEVICE, *FLAGS, "-tp", 2, "--cudagraph-capture-sizes", 1, 3) as server:
+        assert ("1, 3 sequences or, padded, fewer" if replays else "exchanges over NCCL are not captured") in server.log()
         assert at_once([lambda p=p: ask(server, p) for p in PROMPTS]) == alone
-        assert server.metric("sluice:replayed_steps_total") >= 19
+        replayed = server.metric("sluice:replayed_steps_total")
+        assert replayed >= 19 if replays else replayed == 0
 
 
 def test_enforced_eager_steps_are_not_replayed(alone):
