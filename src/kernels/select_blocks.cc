@@ -1,18 +1,14 @@
 #include "kernels/select_blocks.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
-#include <type_traits>
 
 #include "base/check.h"
 #include "base/integer.h"
 #include "kernels/attention_layout.h"
+#include "kernels/index_panels.h"
 #include "kernels/vector_kernel.h"
 #include "kernels/work_queue.h"
-#include "tensor/bfloat16.h"
-#include "tensor/float16.h"
-#include "tensor/float8.h"
 
 namespace sluice::kernels {
 
@@ -39,12 +35,8 @@ namespace {
 
 static_assert(kBlockUnit == kAttentionPanelPositions);
 
-constexpr int64_t kMostBlockRows = 64;
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-int64_t KeyPanelBytes(const KvLayout& layout) {
-  return RoundUp(int64_t{kAttentionPanelPositions} * layout.side_dim * 4, 64);
-}
 int64_t PanelScoreBytes(int num_heads) {
   return RoundUp(int64_t{num_heads} * kAttentionPanelPositions * 4, 64);
 }
@@ -53,51 +45,25 @@ int64_t BlocksOf(int64_t positions, int block) {
 }
 // A thread's panel of keys, the scores of its positions, and the numbers of all blocks.
 int64_t BlockThreadBytes(const KvLayout& layout, int num_heads, int64_t blocks) {
-  return KeyPanelBytes(layout) + PanelScoreBytes(num_heads) + RoundUp(blocks * 4, 64);
-}
-
-template <typename T>
-float ElementOf(T value) {
-  if constexpr (std::is_same_v<T, float>)
-    return value;
-  else
-    return ToFloat(value);
-}
-
-// A row for which blocks are chosen.
-struct BlockRow {
-  const AttentionSlice* slice = nullptr;
-  int64_t row = 0;
-  int32_t seen = 0;  // number of positions
-};
-
-// Reads the keys of positions [first, end), at most 16, into a panel; the last one fills the rest.
-template <typename T>
-void ReadKeyPanel(const KvCacheView& cache, const AttentionSlice& slice, int first, int end,
-                  float* panel) {
-  const KvLayout& layout = cache.layout;
-  const int half = layout.side_dim / 2;
-  for (int p = 0; p < kAttentionPanelPositions; ++p) {
-    const int position = std::min(first + p, end - 1);
-    const int64_t offset = SideOffset(layout, slice.block_table[position / layout.block_size]) +
-                           int64_t{position % layout.block_size} * half;
-    const T* const halves[2] = {static_cast<const T*>(cache.k) + offset,
-                                static_cast<const T*>(cache.v) + offset};
-    for (int d = 0; d < layout.side_dim; ++d)
-      panel[d * kAttentionPanelPositions + p] = ElementOf(halves[d / half][d % half]);
-  }
+  return IndexPanelBytes(layout) + PanelScoreBytes(num_heads) + RoundUp(blocks * 4, 64);
 }
 
 // Writes the scores of block `block` to scores[head * stride].
 template <typename T>
-void ScoreBlock(const KvCacheView& cache, const BlockRow& row, const BlockQueries& queries,
+void ScoreBlock(const KvCacheView& cache, const IndexRow& row, const BlockQueries& queries,
                 int block, float* panel, float* panel_scores, float* scores, int64_t stride) {
-  const int dim = cache.layout.side_dim;
+  const KvLayout& layout = cache.layout;
+  const int dim = layout.side_dim, half = dim / 2;
   const float* const q = queries.q + row.row * queries.num_heads * dim;
   const int end = std::min((block + 1) * queries.block, int{row.seen});
   for (int head = 0; head < queries.num_heads; ++head) scores[head * stride] = kLowest;
   for (int first = block * queries.block; first < end; first += kAttentionPanelPositions) {
-    ReadKeyPanel<T>(cache, *row.slice, first, end, panel);
+    ReadIndexPanel(layout, *row.slice, first, end, panel, [&](int64_t number, int in_block) {
+      const int64_t offset = SideOffset(layout, number) + int64_t{in_block} * half;
+      const T* const low = static_cast<const T*>(cache.k) + offset;
+      const T* const high = static_cast<const T*>(cache.v) + offset;
+      return [low, high, half](int d) { return d < half ? low[d] : high[d - half]; };
+    });
     kHeadPanelScores(q, queries.num_heads, dim, panel, panel_scores);
     for (int head = 0; head < queries.num_heads; ++head) {
       float& largest = scores[head * stride];
@@ -109,27 +75,13 @@ void ScoreBlock(const KvCacheView& cache, const BlockRow& row, const BlockQuerie
   }
 }
 
-// Writes the `top_k` blocks with the largest of `count` scores to `chosen`, ascending. `order`:
-// scratch [count].
-void ChooseTopBlocks(const float* scores, int32_t count, int top_k, int local, int32_t* order,
-                     int32_t* chosen) {
-  for (int32_t i = 0; i < count; ++i) order[i] = i;
-  const auto is_local = [&](int32_t i) { return i >= count - local; };
-  std::nth_element(order, order + top_k - 1, order + count, [&](int32_t a, int32_t b) {
-    if (is_local(a) != is_local(b)) return is_local(a);
-    return scores[a] > scores[b] || (scores[a] == scores[b] && a < b);
-  });
-  std::copy_n(order, top_k, chosen);
-  std::sort(chosen, chosen + top_k);
-}
-
 }  // namespace
 
 int64_t SelectBlocksScratchBytes(const KvLayout& layout, int num_heads, int block,
                                  int64_t max_context, int num_threads) {
   const int64_t blocks = BlocksOf(max_context, block);
   return num_threads * BlockThreadBytes(layout, num_heads, blocks) +
-         kMostBlockRows * num_heads * blocks * 4 + 64;
+         kMostIndexRows * num_heads * blocks * 4 + 64;
 }
 
 void SelectBlocks(ThreadPool& pool, const KvCacheView& cache,
@@ -149,57 +101,48 @@ void SelectBlocks(ThreadPool& pool, const KvCacheView& cache,
   const int64_t most = BlocksOf(longest, queries.block);
   if (most <= top_k) return;
 
-  std::byte* const memory =
-      scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
+  std::byte* const memory = AlignedScratch(scratch);
   const int64_t thread_bytes = BlockThreadBytes(layout, queries.num_heads, most);
   const int64_t row_scores = queries.num_heads * most;
-  CHECK(memory + pool.num_threads() * thread_bytes + kMostBlockRows * row_scores * 4 <=
+  CHECK(memory + pool.num_threads() * thread_bytes + kMostIndexRows * row_scores * 4 <=
             scratch.data() + scratch.size(),
         "the choice of blocks needs more scratch than its {} bytes", scratch.size());
   auto* const scores = reinterpret_cast<float*>(memory + pool.num_threads() * thread_bytes);
 
-  std::array<BlockRow, kMostBlockRows> rows;
-  int64_t count = 0;
-  const auto run = [&] {
+  const auto seen = [&](int32_t tokens) {
+    return BlocksOf(tokens, queries.block) > top_k ? tokens : 0;
+  };
+  ForIndexRows(slices, kMostIndexRows, seen, [&](std::span<const IndexRow> rows) {
+    const auto count = static_cast<int64_t>(rows.size());
     ForEachUnit(pool, count * most, [&](int64_t unit, int thread) {
-      const BlockRow& row = rows[static_cast<size_t>(unit / most)];
+      const IndexRow& row = rows[static_cast<size_t>(unit / most)];
       const auto block = static_cast<int>(unit % most);
       if (block >= BlocksOf(row.seen, queries.block)) return;
       std::byte* const own = memory + thread * thread_bytes;
       auto* const panel = reinterpret_cast<float*>(own);
-      auto* const panel_scores = reinterpret_cast<float*>(own + KeyPanelBytes(layout));
+      auto* const panel_scores = reinterpret_cast<float*>(own + IndexPanelBytes(layout));
       float* const block_scores = scores + unit / most * row_scores + block;
-      const auto score = [&]<typename T>(T /*type*/) {
+      ForElementType(layout, [&]<typename T>(T /*type*/) {
         ScoreBlock<T>(cache, row, queries, block, panel, panel_scores, block_scores, most);
-      };
-      switch (layout.type) {
-        case ElementType::kBF16: return score(BFloat16{});
-        case ElementType::kF16: return score(Float16{});
-        case ElementType::kF8E4M3: return score(Float8E4M3{});
-        default: return score(float{});
-      }
+      });
     });
     ForEachUnit(pool, count * queries.num_heads, [&](int64_t unit, int thread) {
       const int64_t index = unit / queries.num_heads, head = unit % queries.num_heads;
-      const BlockRow& row = rows[static_cast<size_t>(index)];
+      const IndexRow& row = rows[static_cast<size_t>(index)];
+      const float* const head_scores = scores + index * row_scores + head * most;
       auto* const order =
-          reinterpret_cast<int32_t*>(memory + thread * thread_bytes + KeyPanelBytes(layout) +
+          reinterpret_cast<int32_t*>(memory + thread * thread_bytes + IndexPanelBytes(layout) +
                                      PanelScoreBytes(queries.num_heads));
-      ChooseTopBlocks(scores + index * row_scores + head * most,
-                      static_cast<int32_t>(BlocksOf(row.seen, queries.block)), top_k, queries.local,
-                      order, chosen + (row.row * queries.num_heads + head) * top_k);
+      const auto blocks = static_cast<int32_t>(BlocksOf(row.seen, queries.block));
+      const auto is_local = [&](int32_t i) { return i >= blocks - queries.local; };
+      ChooseBest(blocks, top_k, order, chosen + (row.row * queries.num_heads + head) * top_k,
+                 [&](int32_t a, int32_t b) {
+                   if (is_local(a) != is_local(b)) return is_local(a);
+                   return head_scores[a] > head_scores[b] ||
+                          (head_scores[a] == head_scores[b] && a < b);
+                 });
     });
-    count = 0;
-  };
-  for (const AttentionSlice& slice : slices) {
-    for (int32_t i = 0; i < slice.num_tokens; ++i) {
-      const int32_t seen = slice.context + i + 1;
-      if (BlocksOf(seen, queries.block) <= top_k) continue;
-      rows[static_cast<size_t>(count++)] = {&slice, slice.first_row + i, seen};
-      if (count == kMostBlockRows) run();
-    }
-  }
-  if (count > 0) run();
+  });
 }
 
 }  // namespace sluice::kernels
