@@ -186,8 +186,7 @@ class GpuStream final : public DeviceStream {
       return home_.runtime->launch_graph(static_cast<GpuGraph&>(graph).native(), stream_);
     });
     if (code != kGpuSuccess) return Note("launching a graph", code);
-    launch_failure_.launched[launch_failure_.num_launched++ % LaunchFailure::kRemembered] =
-        "a graph";
+    launch_failure_.Record("a graph", kGpuSuccess);
   }
 
   // Makes the device current, since launches go to the thread's current device.

@@ -15,6 +15,18 @@ struct LaunchFailure {
   // The last launches that succeeded: number i is at i % kRemembered.
   const char* launched[kRemembered] = {};
   unsigned num_launched = 0;
+
+  // Records the launch of kernel `name` with result `launch_code`, 0 if it succeeded. Has no effect
+  // after a failed launch.
+  void Record(const char* name, int launch_code) {
+    if (kernel != nullptr) return;
+    if (launch_code == 0) {
+      launched[num_launched++ % kRemembered] = name;
+    } else {
+      kernel = name;
+      code = launch_code;
+    }
+  }
 };
 
 // Ownership: belongs to the DeviceStream that returned it.

@@ -225,8 +225,7 @@ TEST_F(CudaDeviceTest, ALaunchIsNotBlamedForKernelsBeforeIt) {
   const auto names = [](LaunchFailure& failure, unsigned count) {
     constexpr const char* kNames[] = {"zero", "one", "two",   "three", "four",
                                       "five", "six", "seven", "eight", "nine"};
-    for (unsigned i = 0; i < count; ++i)
-      failure.launched[failure.num_launched++ % LaunchFailure::kRemembered] = kNames[i];
+    for (unsigned i = 0; i < count; ++i) failure.Record(kNames[i], cudaSuccess);
   };
   for (const bool waits : {false, true}) {
     fake_cuda::ResetMachine();
@@ -234,8 +233,7 @@ TEST_F(CudaDeviceTest, ALaunchIsNotBlamedForKernelsBeforeIt) {
     const auto stream = *device->CreateStream();
     LaunchFailure& failure = *stream->handle().failure;
     names(failure, 10);
-    failure.kernel = "rms_norm";
-    failure.code = cudaErrorIllegalAddress;
+    failure.Record("rms_norm", cudaErrorIllegalAddress);
     if (waits) setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
     const Status status = stream->Synchronize();
     unsetenv("CUDA_LAUNCH_BLOCKING");

@@ -96,14 +96,7 @@ void Launch(const StreamHandle& stream, const char* name, const LaunchShape& sha
   const int code =
       LaunchHipKernel({reinterpret_cast<const void*>(kKernel), shape.grid_x, shape.grid_y,
                        shape.grid_z, shape.threads, shape.shared_bytes, stream.native, &args});
-  LaunchFailure& failure = *stream.failure;
-  if (failure.kernel != nullptr) return;
-  if (code == 0) {
-    failure.launched[failure.num_launched++ % LaunchFailure::kRemembered] = name;
-  } else {
-    failure.kernel = name;
-    failure.code = code;
-  }
+  stream.failure->Record(name, code);
 }
 
 #elif defined(__CUDACC__)
@@ -139,14 +132,7 @@ void Launch(const StreamHandle& stream, const char* name, const LaunchShape& sha
               static_cast<cudaStream_t>(stream.native)>>>(args);
     code = cudaGetLastError();
   }
-  LaunchFailure& failure = *stream.failure;
-  if (failure.kernel != nullptr) return;
-  if (code == cudaSuccess) {
-    failure.launched[failure.num_launched++ % LaunchFailure::kRemembered] = name;
-  } else {
-    failure.kernel = name;
-    failure.code = static_cast<int>(code);
-  }
+  stream.failure->Record(name, static_cast<int>(code));
 }
 
 // The block's dynamic shared memory, aligned to 128 bytes.

@@ -36,8 +36,7 @@ void Enqueue(const StreamHandle& stream, const KernelLaunch& launch,
              std::function<void()> thread_body) {
   auto& queue = *static_cast<EmulatedQueue*>(stream.native);
   if (const int fault = queue.TakeLaunchFault(); fault != 0) {
-    if (stream.failure != nullptr && stream.failure->kernel == nullptr)
-      *stream.failure = {launch.name, fault};
+    if (stream.failure != nullptr) stream.failure->Record(launch.name, fault);
     return;
   }
   const auto* bytes = static_cast<const unsigned char*>(launch.args);

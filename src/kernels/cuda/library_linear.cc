@@ -310,7 +310,7 @@ LibraryOutcome LibraryLinear::Multiply(const StreamHandle& stream, const Library
   const char* const name =
       device_.info().kind == DeviceKind::kHip ? "hipblasLtMatmul" : "cublasLtMatmul";
   LOG_ERROR("kernels", "{} ({}): {}", name, KeyOf(KindOf(product)), f_.status_name(status));
-  if (stream.failure->kernel == nullptr) *stream.failure = {name, kFailedInLibrary};
+  stream.failure->Record(name, kFailedInLibrary);
   return LibraryOutcome::kFailed;
 }
 

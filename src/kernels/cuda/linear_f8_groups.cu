@@ -219,13 +219,7 @@ void LaunchGroups(const StreamHandle& stream, const LinearTileArgs& tile) {
   args.tile = tile;
   int code = DescribeCodes(args.w, linear.w.codes, linear.w.n, linear.w.k, Shape::kRows);
   if (code == 0) code = DescribeCodes(args.x, linear.x, linear.m, linear.w.k, kTokens);
-  if (code != 0) {
-    if (stream.failure->kernel == nullptr) {
-      stream.failure->kernel = name;
-      stream.failure->code = code;
-    }
-    return;
-  }
+  if (code != 0) return stream.failure->Record(name, code);
   Launch<LinearGroupsKernel<kTokens, kManyRanges>>(
       stream, name,
       {.grid_x = static_cast<unsigned>((linear.m + kTokens - 1) / kTokens),
@@ -263,10 +257,7 @@ void LaunchLinearGroups(const StreamHandle& stream, const device::LinearArgs& ar
 #else
   constexpr int kNotSupported = 801;
   static_cast<void>(args);
-  if (stream.failure->kernel == nullptr) {
-    stream.failure->kernel = "linear_groups";
-    stream.failure->code = kNotSupported;
-  }
+  stream.failure->Record("linear_groups", kNotSupported);
 #endif
 }
 
