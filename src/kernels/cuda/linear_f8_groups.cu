@@ -150,11 +150,8 @@ __global__ void __launch_bounds__(GroupTile<kTokens>::kThreads, kManyRanges ? 1 
                            ~static_cast<uint32_t>(Shape::kAlignment - 1)};
   const int64_t first_token = static_cast<int64_t>(blockIdx.x) * kTokens;
   const int64_t first_n = static_cast<int64_t>(blockIdx.y) * Shape::kRows;
-  const device::LinearSplit& split = args.tile.split;
   const bool is_split = args.tile.partials != nullptr;
-  const int64_t range = is_split ? blockIdx.z : 0;
-  const int64_t begin = range * split.stages_per_range;
-  const int64_t end = is_split ? min(begin + split.stages_per_range, split.stages) : split.stages;
+  const auto [range, begin, end] = StagesOf(args.tile);
 
   if (threadIdx.x == Shape::kProducers) {
     for (int slot = 0; slot < Shape::kStages; ++slot) {

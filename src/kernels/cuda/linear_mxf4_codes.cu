@@ -84,11 +84,7 @@ __device__ __forceinline__ void RunCodeTile(const LinearTileArgs& args) {
   const auto* weight_scales = static_cast<const uint8_t*>(w.group_scales) +
                               tokens.expert * args.product.group_scales_stride;
 
-  const int64_t range = args.partials != nullptr ? blockIdx.z : 0;
-  const int64_t begin = range * args.split.stages_per_range;
-  const int64_t end = args.partials != nullptr
-                          ? min(begin + args.split.stages_per_range, args.split.stages)
-                          : args.split.stages;
+  const auto [range, begin, end] = StagesOf(args);
 
   const int wave = static_cast<int>(threadIdx.x) / 64;
   const int i = static_cast<int>(threadIdx.x) % 16;

@@ -28,6 +28,20 @@ struct LinearTileArgs {
   float* partials;
 };
 
+// A block's stages of k, [begin, end): those of range `range`, or all.
+struct BlockStages {
+  int64_t range, begin, end;
+};
+
+__device__ __forceinline__ BlockStages StagesOf(const LinearTileArgs& args) {
+  const int64_t range = args.partials != nullptr ? blockIdx.z : 0;
+  const int64_t begin = range * args.split.stages_per_range;
+  const int64_t end = args.partials != nullptr
+                          ? min(begin + args.split.stages_per_range, args.split.stages)
+                          : args.split.stages;
+  return {range, begin, end};
+}
+
 template <Format kF, int kTokens>
 struct Tile {
   using T = Traits<kF>;
@@ -421,11 +435,7 @@ __device__ __forceinline__ void RunTile(const LinearTileArgs& args) {
                             tokens.expert * args.product.codes_stride + first_n * weight_bytes;
   const auto* input_rows = static_cast<const unsigned char*>(linear.x) + tokens.first * input_bytes;
 
-  const int64_t range = args.partials != nullptr ? blockIdx.z : 0;
-  const int64_t begin = range * args.split.stages_per_range;
-  const int64_t end = args.partials != nullptr
-                          ? min(begin + args.split.stages_per_range, args.split.stages)
-                          : args.split.stages;
+  const auto [range, begin, end] = StagesOf(args);
 
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
