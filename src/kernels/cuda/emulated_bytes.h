@@ -1,4 +1,5 @@
-// Copies and fills that the emulated device makes itself, hidden from the race checker.
+// Copies and fills that the emulated device makes itself, hidden from the race checker; and a
+// decoder of bytes.
 #pragma once
 
 #include <cstddef>
@@ -26,5 +27,8 @@ inline void FillBytes(void* to, unsigned char byte, size_t bytes) {
   auto* target = static_cast<volatile unsigned char*>(to);
   for (size_t i = 0; i < bytes; ++i) target[i] = byte;
 }
+
+// Decodes E4M3. NaN loses its sign, as in the conversion to F16.
+float E4m3Of(const unsigned char* byte);
 
 }  // namespace sluice::emulator

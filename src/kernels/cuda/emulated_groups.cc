@@ -2,7 +2,6 @@
 // tiles, and matrix products of a warpgroup.
 #include <array>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "device/plain_tensor_map.h"
@@ -23,19 +22,13 @@ uint32_t PlaceInTile(uint32_t row, uint32_t byte) {
   return row * kTileRowBytes + (byte / kPieceBytes ^ row % 8) * kPieceBytes + byte % kPieceBytes;
 }
 
-float ValueOfE4m3(unsigned char code) {
-  const int exponent = code >> 3 & 15, fraction = code & 7;
-  if ((code & 0x7F) == 0x7F) return NAN;
-  const float magnitude = exponent == 0 ? ldexpf(static_cast<float>(fraction), -9)
-                                        : ldexpf(static_cast<float>(8 + fraction), exponent - 10);
-  return (code & 0x80) != 0 ? -magnitude : magnitude;
-}
-
 float TileNumber(unsigned char code) {
   static const auto kNumbers = [] {
     std::array<float, 256> numbers;
-    for (size_t i = 0; i < numbers.size(); ++i)
-      numbers[i] = ValueOfE4m3(static_cast<unsigned char>(i));
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const auto code = static_cast<unsigned char>(i);
+      numbers[i] = E4m3Of(&code);
+    }
     return numbers;
   }();
   return kNumbers[code];

@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "kernels/cuda/emulated_bytes.h"
+
 namespace sluice::emulator {
 namespace {
 
@@ -117,11 +119,6 @@ void CombineMma(const unsigned char* inputs, unsigned char* outputs) {
   }
 }
 
-// Decodes E4M3. NaN loses its sign, as in the conversion to F16.
-float E4m3Of(const unsigned char* byte) {
-  return (*byte & 0x7F) == 0x7F ? NAN : E4m3(*byte);
-}
-
 template <bool kTransposed>
 void CombineLoadMatrix(const unsigned char* inputs, unsigned char* outputs) {
   const unsigned char* rows[32];
@@ -147,6 +144,10 @@ void Mma(const char* what, float (&d)[4], const uint32_t (&a)[4], const uint32_t
 }
 
 }  // namespace
+
+float E4m3Of(const unsigned char* byte) {
+  return (*byte & 0x7F) == 0x7F ? NAN : E4m3(*byte);
+}
 
 void LoadMatrix4(uint32_t (&registers)[4], const void* shared_row) {
   CheckMatrixRow(shared_row);
