@@ -18,10 +18,10 @@
 namespace sluice::device {
 namespace {
 
-constexpr int kFirstWithNvF4 = 100;    // compute capability
-constexpr int kHopper = 90;            // compute capability
-constexpr int kFirstAmdWithE4m3 = 95;  // gfx950, as a compute capability
-constexpr int kFirstAmdWithScaledProducts = 95;
+// Compute capabilities.
+constexpr int kFirstWithNvF4 = 100;
+constexpr int kHopper = 90;
+constexpr int kGfx950 = 95;  // AMD's first GPU with E4M3 products and products of scaled codes
 // Rows of a chunk of expanded weights are a multiple of this, to fill whole tiles.
 constexpr int64_t kRowsMultiple = 128;
 // Maximum number of shapes whose refusal by the library is logged; a model has fewer.
@@ -121,7 +121,7 @@ LibraryProduct ProductOf(const LinearArgs& args, ElementType type, const void* c
 }  // namespace
 
 bool MultipliesMxF4(const DeviceInfo& info) {
-  return info.kind == DeviceKind::kHip && info.compute_capability() >= kFirstAmdWithScaledProducts;
+  return info.kind == DeviceKind::kHip && info.compute_capability() >= kGfx950;
 }
 
 DeviceLinear::DeviceLinear(Device& device, const DeviceKernels& kernels,
@@ -155,7 +155,7 @@ Result<std::unique_ptr<DeviceLinear>> DeviceLinear::Create(Device& device,
     abilities.library = true;
     // gfx942 has another FP8 format, which the library multiplies instead of E4M3.
     const bool is_amd = device.info().kind == DeviceKind::kHip;
-    abilities.e4m3 = !is_amd || device.info().compute_capability() >= kFirstAmdWithE4m3;
+    abilities.e4m3 = !is_amd || device.info().compute_capability() >= kGfx950;
     abilities.row_scales = result->library_->HasRowScales();
     abilities.nvf4 = result->library_->HasNvF4();
     abilities.fast_sums = options.fast_accumulation && !is_amd;  // hipBLASLt has none
