@@ -157,12 +157,12 @@ def main(path):
         out.write("// clang-format off\n// Made by tools/tokenizers/make_unicode_tables.py from the answers of Hugging Face "
                   "tokenizers\n// %s; do not edit. unicode_data.h describes the tables.\n"
                   '#include "tokenizer/unicode_data.h"\n\nnamespace sluice::unicode_data {\n\n' % tokenizers.__version__)
-        out.write(array("kProperties", "first code point << 11 | properties", properties) + "\n")
-        out.write(array("kLowercase", "code point << 3 | length, then the lower case", lower) + "\n")
-        out.write(array("kCanonical", "code point << 5 | length, then the full canonical decomposition", canonical) + "\n")
-        out.write(array("kCompatible", "code point << 5 | length, then the full compatibility decomposition, if it differs", compatible) + "\n")
-        out.write(array("kCompositions", "first, second, composite", pairs) + "\n")
-        out.write(array("kCombiningClasses", "first code point << 8 | class", combining) + "\n")
+        out.write(array("kProperties", "Each entry is first code point << 11 | properties.", properties) + "\n")
+        out.write(array("kLowercase", "Entries: code point << 3 | n, then the n code points of the lowercase mapping.", lower) + "\n")
+        out.write(array("kCanonical", "Entries: code point << 5 | n, then the n code points of the full canonical decomposition.", canonical) + "\n")
+        out.write(array("kCompatible", "Entries: code point << 5 | n, then the n code points of the full compatibility decomposition, if it differs.", compatible) + "\n")
+        out.write(array("kCompositions", "Triples: first, second, composite.", pairs) + "\n")
+        out.write(array("kCombiningClasses", "Each entry is first code point << 8 | combining class.", combining) + "\n")
         for name, values in scripts:
             out.write("const uint32_t k%s[] = {\n%s\n};\n\n" % (name, numbers(values)))
         out.write("const Script kScripts[] = {\n")
