@@ -155,8 +155,6 @@ TEST(DeviceModelTest, HiddenStatesAndScoresAreNearTheCpus) {
 
 struct RoundedCase {
   const char* name;
-  ElementType kv_type = ElementType::kBF16;
-  ModelOptions::ActivationRounding rounding = ModelOptions::ActivationRounding::kAuto;
   ModelOptions::LoadFormat load_format = ModelOptions::LoadFormat::kAuto;
 };
 

@@ -26,7 +26,6 @@ struct PromiseCase {
   const char* name;
   ElementType kv_type = ElementType::kBF16;
   ModelOptions::ActivationRounding rounding = ModelOptions::ActivationRounding::kAuto;
-  ModelOptions::LoadFormat load_format = ModelOptions::LoadFormat::kAuto;
 };
 
 class DevicePromiseTest : public ::testing::TestWithParam<PromiseCase> {};
