@@ -871,8 +871,11 @@ GROUPS["all"] = GROUPS["test"] + GROUPS["more"]
 
 
 def main(words):
+    if "-h" in words or "--help" in words:
+        print(__doc__.strip())
+        return 0
     ahead = [word.removeprefix("--ahead=") for word in words if word.startswith("--ahead=")]
-    words = [word for word in words if not word.startswith("--")]
+    words = [word for word in words if not word.startswith("--ahead=")]
     names = [name for word in words or ["all"] for name in GROUPS.get(word, [word])]
     unknown = [name for name in names if name not in SUITES]
     if unknown:

@@ -35,6 +35,14 @@ def gtest(runner, tmp_path, capfd):
     return go
 
 
+@pytest.mark.parametrize("word, code, says", [("--help", 0, "Usage: tests/run.py"), ("-h", 0, "Usage: tests/run.py"),
+                                              ("uint", 2, "unknown suite uint: one of test, "), ("--ahed=unit", 2, "unknown suite --ahed=unit")])
+def test_help_and_unknown_words_run_no_suite(runner, monkeypatch, capfd, word, code, says):
+    monkeypatch.setattr(runner, "SUITES", dict.fromkeys(runner.SUITES, lambda tally: pytest.fail("a suite ran")))
+    assert runner.main([word, "unit"]) == code
+    assert says in capfd.readouterr().out
+
+
 def test_a_program_that_hangs_is_told_of_and_ended(runner, gtest, tmp_path):
     begin = time.monotonic()
     counts, said = gtest(GOOD + """echo "[ RUN      ] A.Hangs"; (setsid sleep 1000 & echo $! >%s/pid); sleep 1000""" % tmp_path, timeout=5)
