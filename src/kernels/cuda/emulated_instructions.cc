@@ -122,7 +122,7 @@ void CombineMma(const unsigned char* inputs, unsigned char* outputs) {
 template <bool kTransposed>
 void CombineLoadMatrix(const unsigned char* inputs, unsigned char* outputs) {
   const unsigned char* rows[32];
-  memcpy(rows, inputs, sizeof(rows));
+  memcpy(static_cast<void*>(rows), inputs, sizeof(rows));
   for (int lane = 0; lane < 32; ++lane) {
     for (int m = 0; m < 4; ++m) {
       for (int i = 0; i < 2; ++i) {
@@ -151,14 +151,14 @@ float E4m3Of(const unsigned char* byte) {
 
 void LoadMatrix4(uint32_t (&registers)[4], const void* shared_row) {
   CheckMatrixRow(shared_row);
-  WarpCollective("LoadMatrix4", &shared_row, sizeof(shared_row), registers, sizeof(registers),
-                 CombineLoadMatrix<false>);
+  WarpCollective("LoadMatrix4", static_cast<const void*>(&shared_row), sizeof(shared_row),
+                 registers, sizeof(registers), CombineLoadMatrix<false>);
 }
 
 void LoadMatrix4Transposed(uint32_t (&registers)[4], const void* shared_row) {
   CheckMatrixRow(shared_row);
-  WarpCollective("LoadMatrix4Transposed", &shared_row, sizeof(shared_row), registers,
-                 sizeof(registers), CombineLoadMatrix<true>);
+  WarpCollective("LoadMatrix4Transposed", static_cast<const void*>(&shared_row), sizeof(shared_row),
+                 registers, sizeof(registers), CombineLoadMatrix<true>);
 }
 
 void MmaBf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
