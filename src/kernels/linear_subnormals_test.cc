@@ -1,8 +1,9 @@
 // Tests that products of E4M3 codes by subnormal F32 numbers are bit-identical to those by normal
 // numbers, also for codes and inputs that they cannot multiply themselves.
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <limits>
 
 #include "base/thread_pool.h"
@@ -52,8 +53,9 @@ class LinearSubnormalsTest : public ::testing::Test {
           multiply(kAvx2SubnormalsKernels.linear_bf16, kAvx2Kernels.few_rows_panels);
       for (size_t i = 0; i < expected.size(); ++i) {
         const auto same = [&](float value) {
-          return std::isnan(expected[i]) ? std::isnan(value)
-                                         : std::memcmp(&value, &expected[i], sizeof value) == 0;
+          return std::isnan(expected[i])
+                     ? std::isnan(value)
+                     : std::bit_cast<uint32_t>(value) == std::bit_cast<uint32_t>(expected[i]);
         };
         ASSERT_TRUE(same(normal[i])) << rows << " rows, element " << i;
         ASSERT_TRUE(same(subnormal[i])) << rows << " rows, element " << i;

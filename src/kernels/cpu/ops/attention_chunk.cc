@@ -13,7 +13,7 @@
 namespace sluice::kernels::SLUICE_ISA {
 namespace {
 
-constexpr int kTileRows = kLanes == 8 ? 5 : 4;  // at most
+constexpr int kTileRows = kLanes == 8 ? 5 : 4;     // at most
 constexpr int kTileVectors = kLanes == 8 ? 2 : 4;  // as many vectors of sums as the registers allow
 constexpr int kScorePanels = kTileVectors / kPanelVectors;
 
