@@ -9,20 +9,18 @@
 //   kHasScales, Scales, ScalesAt(p): the prepared scales of the kLanes rows at p; or NoGroupScales;
 //   AreUsual(p, count): whether this arithmetic is correct for the scales at p;
 //   Ready, Prepare(words): a vector of words, prepared for NumbersOf;
-//   NumbersOf<i>(ready, scales): the numbers of input i, times kTimes, a power of two. The sums are
-//   scaled by kTimes, too; sums beyond 2^104 would overflow F32;
-//   kInputTimes: a power of two by which the inputs are multiplied before they meet kTimes times
-//   the numbers;
-//   kNeedsUsual: whether kTimes or kRescales changes no bits only if AreUsualInputs and
-//   AreUsualSums hold (they do unless a number is extremely large or small);
+//   NumbersOf<i>(ready, scales): the numbers of input i, times kTimes, a power of two;
+//   kInputTimes: the inputs are multiplied by this power of two first. During a segment, sums are
+//   kTimes * kInputTimes as large as otherwise; if this is 2^24, sums beyond 2^104 overflow F32;
+//   kNeedsUsual: whether the powers of two change bits unless AreUsualInputs and AreUsualSums hold
+//   (they do unless a number is extremely large or small);
 //   kRescales: whether the scales are powers of two that multiply the sums instead of the numbers:
 //   before each group, FactorOf(from, to) converts the sums from the previous group's scale to
-//   this group's. This changes no bits if numbers are usual, as no rounding depends on a power of
-//   two;
+//   this group's. No rounding of usual numbers depends on a power of two;
 //   kHasUnusual: whether there are codes that only PrepareAny converts, not Prepare. Then
 //   Unusual, with Add(words) and Found(): detects such codes among the words added;
-//   Exceptions, with Add(words) and Found(): detects codes that the class cannot convert. The
-//   segments that contain them are expanded (linear_inl.h) instead.
+//   Exceptions, with Add(words) and Found(): detects codes that the class cannot convert. A segment
+//   that contains one is multiplied as in linear_inl.h, after its codes are expanded to BF16.
 #pragma once
 
 #include "kernels/cpu/linear_inl.h"
@@ -175,8 +173,8 @@ template <typename Codes, int kRows, int kPanels>
 __attribute__((noinline)) bool AddCodes(const float* x, const SegmentCodes<Codes, kPanels>& codes,
                                         int64_t lines, const TileSums<kRows, kPanels>& sums) {
   constexpr int kVectors = kPanels * kPanelVectors;
-  // Number of vectors of words that are processed together, so that a sum need not wait for its
-  // previous addition.
+  // Number of vectors of words that are processed together. More sums in flight wait less for their
+  // previous additions.
   constexpr int kTogether = kLanes == 16 ? 1 : kRows == 1 ? kVectors : kPanelVectors;
   constexpr float kSumTimes = Codes::kTimes * Codes::kInputTimes;
   Floats acc[kRows][kVectors];
@@ -193,6 +191,7 @@ __attribute__((noinline)) bool AddCodes(const float* x, const SegmentCodes<Codes
       }
     }
   };
+  // Not called from another function object: GCC 12 would then keep the sums on the stack.
   const auto add = [&](int64_t line, const auto& ready_of) __attribute__((always_inline)) {
     const float* inputs = x + line * Codes::kInputs;
 #pragma GCC unroll 8
