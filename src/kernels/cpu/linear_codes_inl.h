@@ -166,6 +166,19 @@ __attribute__((always_inline)) inline void MultiplyAll(float factor,
   }
 }
 
+// Returns the number of vectors of words that are processed together: as many as possible, because
+// more sums in flight wait less for their previous additions, but only so many that the sums stay
+// in registers.
+template <typename Codes, int kRows, int kVectors>
+constexpr int VectorsTogether() {
+  if (kLanes == 16) return 1;
+  if (kRows > 1) return Codes::kHasUnusual ? 1 : kPanelVectors;
+  if (Codes::kHasUnusual) return kPanelVectors;
+  constexpr bool kNeedsRegisters =
+      Codes::kInputTimes != 1 || (Codes::kHasScales && !Codes::kRescales);
+  return kNeedsRegisters && kVectors % 3 == 0 ? 3 : kVectors;
+}
+
 // Adds a tile's products for `lines` lines of codes. x: rows kSegmentInputs apart, multiplied by
 // Codes::kInputTimes. Returns false, and adds nothing, if the codes of a single row contain
 // exceptions; for several rows, see HasExceptions.
@@ -173,9 +186,7 @@ template <typename Codes, int kRows, int kPanels>
 __attribute__((noinline)) bool AddCodes(const float* x, const SegmentCodes<Codes, kPanels>& codes,
                                         int64_t lines, const TileSums<kRows, kPanels>& sums) {
   constexpr int kVectors = kPanels * kPanelVectors;
-  // Number of vectors of words that are processed together. More sums in flight wait less for their
-  // previous additions.
-  constexpr int kTogether = kLanes == 16 ? 1 : kRows == 1 ? kVectors : kPanelVectors;
+  constexpr int kTogether = VectorsTogether<Codes, kRows, kVectors>();
   constexpr float kSumTimes = Codes::kTimes * Codes::kInputTimes;
   Floats acc[kRows][kVectors];
   sums.Load(acc);
@@ -376,7 +387,7 @@ void MultiplyCodes(const LinearArgs& args, int64_t row_begin, int64_t row_end, i
 
 // Returns the function for `rows` rows, at most kCodeRows. Its tiles are as large as registers
 // allow, as rows x panels. AVX-512 (32 registers): 2 x 4 or 8 x 2. AVX2 (16 registers): 1 x 3,
-// 2 x 2 or 5 x 1; 4 x 1 if unusual codes also need registers.
+// 2 x 2 or 5 x 1; 4 x 1 if E4M3 codes also need registers.
 template <typename Codes>
 LinearFunction* FewRowsFunction(int64_t rows) {
   if constexpr (kLanes == 16) {
@@ -385,7 +396,8 @@ LinearFunction* FewRowsFunction(int64_t rows) {
   } else {
     if (rows == 1) return MultiplyCodes<Codes, 1, 3>;
     if (rows == 2) return MultiplyCodes<Codes, 2, 2>;
-    return MultiplyCodes < Codes, Codes::kHasUnusual ? 4 : 5, 1 > ;
+    constexpr int kMaxRows = Codes::kHasUnusual || Codes::kInputTimes != 1 ? 4 : 5;
+    return MultiplyCodes<Codes, kMaxRows, 1>;
   }
 }
 

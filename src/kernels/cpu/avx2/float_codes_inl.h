@@ -272,7 +272,9 @@ struct ZeroPointInt4Floats : PlainCodes {
   template <int kInput>
   __attribute__((always_inline)) static Floats NumbersOf(const HalfBytes& ready,
                                                          const Words& zeros) {
-    return LargeFloatsOf<kPlaceOf<kInput>>(_mm256_sub_epi8(BytesOf<kInput>(ready), zeros));
+    Words codes = BytesOf<kInput>(ready);
+    asm("vpsubb %1, %0, %0" : "+x"(codes) : "m"(zeros));
+    return LargeFloatsOf<kPlaceOf<kInput>>(codes);
   }
 };
 
