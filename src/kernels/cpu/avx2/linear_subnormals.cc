@@ -9,6 +9,10 @@
 namespace sluice::kernels::avx2 {
 namespace {
 
+static_assert(kFewRows == kCodeRows);
+// The sums of a unit of few rows fit in the memory of a chunk.
+static_assert(kFewRows * kFewRowsPanels <= kChunkRows * kMaxPanelsPerUnit);
+
 // Inputs are multiplied by 2^100, so sums are 2^-20 times as large. Usual magnitudes are:
 // - inputs: zero, or 2^-60 to 2^24;
 // - sums before a segment: zero, or 2^-60 to 2^50.
